@@ -15,7 +15,11 @@ internal static class FrameCost
     {
         _message.AsSpan().Fill((byte)'m');
         var whole = true;
-        foreach ((string name, FrameFormat format) in new[] { ("length and 32 B", FrameFormat.LengthPrefix(4)), ("line of 32 B", FrameFormat.Line()) })
+        foreach ((string name, FrameFormat format) in new[]
+        {
+            ("length and 32 B", FrameFormat.LengthPrefix(4)),
+            ("line of 32 B", FrameFormat.Line())
+        })
         {
             ArrayBufferWriter<byte> block = new();
             var messages = 0;
@@ -25,7 +29,8 @@ internal static class FrameCost
             whole &= ShortStretches.Measure($"{name}, reader", rounds, messages, () => Read(reader, bytes));
             Counter session = new(format);
             using TestPeer peer = TestPeer.Connect(() => session);
-            peer.OnLoop(() => whole &= ShortStretches.Measure($"{name}, session", rounds, messages, () => session.Offer(bytes)));
+            peer.OnLoop(() => whole &= ShortStretches.Measure($"{name}, session", rounds, messages,
+                () => session.Offer(bytes)));
         }
 
         return whole ? 0 : 1;

@@ -110,6 +110,7 @@ internal static class PostCost
     internal static void Print(string what, string unit, List<double> values)
     {
         var median = Median(values);
-        Console.WriteLine(string.Create(CultureInfo.InvariantCulture, $"{what}: {median:0.00} {unit} (median of {values.Count}; {values[0]:0.00} to {values[^1]:0.00})"));
+        Console.WriteLine(string.Create(CultureInfo.InvariantCulture,
+            $"{what}: {median:0.00} {unit} (median of {values.Count}; {values[0]:0.00} to {values[^1]:0.00})"));
     }
 }

@@ -5,7 +5,8 @@
 using System.Globalization;
 using Whimbrel.Bench.Micro;
 
-const string Usage = "usage: post|rearm|head|frame [--rounds N] | serve [--port N] [--engine NAME] [--timers N] [--rearms N] [--allocate MB_PER_SECOND] [--watch metrics]";
+const string Usage = "usage: post|rearm|head|frame [--rounds N] | serve [--port N] [--engine NAME] [--timers N] "
+    + "[--rearms N] [--allocate MB_PER_SECOND] [--watch metrics]";
 
 Dictionary<string, string> given = [];
 for (var i = 1; i + 1 < args.Length; i += 2)
@@ -24,7 +25,8 @@ switch (args.Length % 2 == 1 ? args[0] : "")
     case "frame":
         return FrameCost.Run(Number("--rounds", 5));
     case "serve":
-        await TimerServer.RunAsync(Number("--port", 0), given.GetValueOrDefault("--engine", "epoll"), Number("--timers", 0), Number("--rearms", 0), Number("--allocate", 0), given.GetValueOrDefault("--watch", ""));
+        await TimerServer.RunAsync(Number("--port", 0), given.GetValueOrDefault("--engine", "epoll"), Number("--timers",
+            0), Number("--rearms", 0), Number("--allocate", 0), given.GetValueOrDefault("--watch", ""));
         return 0;
     default:
         Console.Error.WriteLine(Usage);
@@ -32,4 +34,6 @@ switch (args.Length % 2 == 1 ? args[0] : "")
 }
 
 int Number(string name, int otherwise) =>
-    given.TryGetValue(name, out var text) ? int.Parse(text, NumberStyles.None, CultureInfo.InvariantCulture) : otherwise;
+    given.TryGetValue(name, out var text)
+        ? int.Parse(text, NumberStyles.None, CultureInfo.InvariantCulture)
+        : otherwise;

@@ -38,7 +38,8 @@ internal static class ShortStretches
         }
 
         medians.Sort();
-        Console.WriteLine(string.Create(CultureInfo.InvariantCulture, $"{name,-28} {medians[medians.Count / 2],8:F1} ns  ({medians[0]:F1} to {medians[^1]:F1})"));
+        Console.WriteLine(string.Create(CultureInfo.InvariantCulture,
+            $"{name,-28} {medians[medians.Count / 2],8:F1} ns  ({medians[0]:F1} to {medians[^1]:F1})"));
         return done == begun;
     }
 }

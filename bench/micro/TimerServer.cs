@@ -19,7 +19,8 @@ internal static class TimerServer
     private static int s_next;
     private static long s_lastMs;
 
-    internal static async Task RunAsync(int port, string engineName, int timers, int rearms, int megabytesPerSecond, string watch)
+    internal static async Task RunAsync(int port, string engineName, int timers, int rearms, int megabytesPerSecond,
+        string watch)
     {
         using Signals signals = new();
         if (!Watching.TryStart(watch))
@@ -27,8 +28,11 @@ internal static class TimerServer
             throw new ArgumentException($"--watch takes metrics or traces, not '{watch}'");
         }
 
-        await using Engine engine = new(new EngineOptions { Kind = Enum.Parse<EngineKind>(engineName, ignoreCase: true), Loops = 1 });
-        await using Server server = new(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, port) }, static () => new Echo());
+        await using Engine engine =
+            new(new EngineOptions { Kind = Enum.Parse<EngineKind>(engineName, ignoreCase: true), Loops = 1 });
+        await using Server server =
+            new(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, port) },
+                static () => new Echo());
         await server.StartAsync();
         await engine.GetLoop(0).PostAsync(() => Arm(engine.GetLoop(0), timers, rearms));
         if (megabytesPerSecond > 0)
@@ -36,8 +40,11 @@ internal static class TimerServer
             new Thread(() => Allocate(megabytesPerSecond)) { IsBackground = true, Name = "allocator" }.Start();
         }
 
-        var collector = $"{(GCSettings.IsServerGC ? "server" : "workstation")}{(GCSettings.LatencyMode == GCLatencyMode.Batch ? "" : " concurrent")}";
-        Console.Out.WriteLine(string.Create(CultureInfo.InvariantCulture, $"listening on {server.EndPoint} (engine {engine.KindName}, loops 1, {timers} timers, {rearms} started again a second, {megabytesPerSecond} MB allocated a second, {collector} collector)"));
+        var collector = $"{(GCSettings.IsServerGC ? "server" : "workstation")}"
+            + $"{(GCSettings.LatencyMode == GCLatencyMode.Batch ? "" : " concurrent")}";
+        Console.Out.WriteLine(string.Create(CultureInfo.InvariantCulture,
+            $"listening on {server.EndPoint} (engine {engine.KindName}, loops 1, {timers} timers, {rearms} started "
+            + $"again a second, {megabytesPerSecond} MB allocated a second, {collector} collector)"));
         Console.Out.Flush();
         await Task.Delay(Timeout.Infinite);
     }

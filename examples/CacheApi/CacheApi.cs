@@ -24,7 +24,8 @@ internal sealed partial class CacheApi
 
     private void Read(HttpRequest request, HttpResponse response)
     {
-        if (request.Query["key"] is not { } key) response.Json(_values, Shapes.Default.ConcurrentDictionaryStringString);
+        if (request.Query["key"] is not { } key)
+            response.Json(_values, Shapes.Default.ConcurrentDictionaryStringString);
         else if (_values.TryGetValue(key, out string? value)) response.Text(value);
         else response.Fail(404, "There is no such key");
     }
@@ -72,7 +73,9 @@ internal sealed partial class CacheApi
     private static byte[] Resource(string name)
     {
         using Stream stream = typeof(CacheApi).Assembly.GetManifestResourceStream(name)!;
-        using Stream plain = name.EndsWith(".gz", StringComparison.Ordinal) ? new GZipStream(stream, CompressionMode.Decompress) : stream;
+        using Stream plain = name.EndsWith(".gz", StringComparison.Ordinal)
+            ? new GZipStream(stream, CompressionMode.Decompress)
+            : stream;
         using MemoryStream bytes = new();
         plain.CopyTo(bytes);
         return bytes.ToArray();

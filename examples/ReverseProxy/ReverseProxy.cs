@@ -12,16 +12,21 @@ internal static class ReverseProxy
     internal static HttpServer Create(string address, Uri target, HttpPool pool)
     {
         HttpServer server = new(address, new HttpOptions { BodyLimitBytes = long.MaxValue });
-        foreach (HttpVerb verb in (HttpVerb[])[HttpVerb.Get, HttpVerb.Post, HttpVerb.Put, HttpVerb.Patch, HttpVerb.Delete, HttpVerb.Options])
-            server.Map(verb, "/{*path}", (request, response, stop) => ForwardAsync(request, response, target, pool, stop));
+        foreach (HttpVerb verb in (HttpVerb[])[HttpVerb.Get, HttpVerb.Post, HttpVerb.Put, HttpVerb.Patch,
+            HttpVerb.Delete, HttpVerb.Options])
+            server.Map(verb, "/{*path}",
+                (request, response, stop) => ForwardAsync(request, response, target, pool, stop));
         return server;
     }
 
-    private static async ValueTask ForwardAsync(HttpRequest request, HttpResponse response, Uri target, HttpPool pool, CancellationToken stop)
+    private static async ValueTask ForwardAsync(HttpRequest request, HttpResponse response, Uri target, HttpPool pool,
+        CancellationToken stop)
     {
         // Unchanged: //other.test/ is a path here, and the target decides about dots and percent signs.
-        string url = $"{target.GetLeftPart(UriPartial.Authority)}{Encoding.ASCII.GetString(request.Path)}{(request.Query.IsEmpty ? "" : $"?{request.Query}")}";
-        HttpClientRequest forward = new(Encoding.ASCII.GetString(request.Method), new Uri(url, new UriCreationOptions { DangerousDisablePathAndQueryCanonicalization = true }));
+        string url = $"{target.GetLeftPart(UriPartial.Authority)}{Encoding.ASCII.GetString(request.Path)}"
+            + $"{(request.Query.IsEmpty ? "" : $"?{request.Query}")}";
+        HttpClientRequest forward = new(Encoding.ASCII.GetString(request.Method),
+            new Uri(url, new UriCreationOptions { DangerousDisablePathAndQueryCanonicalization = true }));
         forward.AddFieldsOf(request);
         forward.Add("X-Forwarded-Host", Encoding.ASCII.GetString(request.Authority));
         Stream body = request.Body;
@@ -36,13 +41,15 @@ internal static class ReverseProxy
         }
         catch (HttpClientException e) when (!response.HasBegun)
         {
-            response.Fail(e.Failure is HttpClientFailure.ConnectTimeout or HttpClientFailure.HeadTimeout or HttpClientFailure.Stalled ? 504 : 502, e.Failure.ToString());
+            response.Fail(e.Failure is HttpClientFailure.ConnectTimeout or HttpClientFailure.HeadTimeout
+                or HttpClientFailure.Stalled ? 504 : 502, e.Failure.ToString());
         }
     }
 
     private static async Task PumpAsync(Stream from, Stream to, CancellationToken stop)
     {
         byte[] block = new byte[64 * 1024];
-        for (int count; (count = await from.ReadAsync(block, stop)) > 0; await to.FlushAsync(stop)) await to.WriteAsync(block.AsMemory(0, count), stop);
+        for (int count; (count = await from.ReadAsync(block, stop)) > 0; await to.FlushAsync(stop))
+            await to.WriteAsync(block.AsMemory(0, count), stop);
     }
 }

@@ -3,7 +3,8 @@ using System.Globalization;
 namespace Whimbrel.Clusters;
 
 /// <summary>Connects to the servers of a bus, and reconnects.</summary>
-internal sealed class BrokerClient(ClientOptions options, BrokerLink link, Func<BrokerSession> make) : Client(options, make)
+internal sealed class BrokerClient(ClientOptions options, BrokerLink link, Func<BrokerSession> make)
+    : Client(options, make)
 {
     /// <inheritdoc/>
     protected override bool HasOpening => true;
@@ -21,8 +22,10 @@ internal sealed class BrokerClient(ClientOptions options, BrokerLink link, Func<
 
     /// <inheritdoc/>
     protected override void OnReconnecting(int attempt, TimeSpan delay, CloseReason reason) =>
-        link.Lost(reason, string.Create(CultureInfo.InvariantCulture, $"Reconnecting (attempt {attempt}, next in {delay.TotalSeconds:0.0} s)."));
+        link.Lost(reason, string.Create(CultureInfo.InvariantCulture,
+            $"Reconnecting (attempt {attempt}, next in {delay.TotalSeconds:0.0} s)."));
 
     /// <inheritdoc/>
-    protected override void OnGaveUp(CloseReason reason) => link.Lost(reason, $"{link.Settings.OptionsName}.Reconnect allows no further attempt.");
+    protected override void OnGaveUp(CloseReason reason) =>
+        link.Lost(reason, $"{link.Settings.OptionsName}.Reconnect allows no further attempt.");
 }

@@ -54,7 +54,8 @@ internal sealed class BrokerLink(BrokerSettings settings, Func<IBrokerProtocol> 
     {
         ArgumentNullException.ThrowIfNull(loop);
         ArgumentNullException.ThrowIfNull(listener);
-        if (_client is not null || _isDisposed) throw new InvalidOperationException("A bus serves one node, and is started once.");
+        if (_client is not null || _isDisposed)
+            throw new InvalidOperationException("A bus serves one node, and is started once.");
         _listener = listener;
         _client = new BrokerClient(
             new ClientOptions
@@ -94,7 +95,8 @@ internal sealed class BrokerLink(BrokerSettings settings, Func<IBrokerProtocol> 
     {
         if (Session is not { } session) return 0;
         int taken = 0;
-        while (taken < messages.Length && session.BytesPending <= PublishLimitBytes && session.Publish(messages[taken])) taken++;
+        while (taken < messages.Length && session.BytesPending <= PublishLimitBytes && session.Publish(messages[taken]))
+            taken++;
         return taken;
     }
 
@@ -147,7 +149,9 @@ internal sealed class BrokerLink(BrokerSettings settings, Func<IBrokerProtocol> 
     /// <summary>Returns the failure with its explanation. Any thread.</summary>
     internal NetworkException Explain(NetworkException failure)
     {
-        if (_wrong is { } wrong) return new NetworkException(new NetworkError(0, ErrorCategory.Unreachable, $"{settings.Description} cannot be used: {wrong}."), failure);
+        if (_wrong is { } wrong)
+            return new NetworkException(new NetworkError(0, ErrorCategory.Unreachable,
+                $"{settings.Description} cannot be used: {wrong}."), failure);
         string hint = failure.Error.Category switch
         {
             ErrorCategory.Tls => $" Trusted authorities are set by {settings.OptionsName}.Tls (Roots, HostName).",
@@ -155,7 +159,8 @@ internal sealed class BrokerLink(BrokerSettings settings, Func<IBrokerProtocol> 
             ErrorCategory.UnknownHost => " See the address.",
             _ => "",
         };
-        return new NetworkException(failure.Error with { Message = $"{settings.Description}: {failure.Error.Message}{hint}" }, failure);
+        return new NetworkException(
+            failure.Error with { Message = $"{settings.Description}: {failure.Error.Message}{hint}" }, failure);
     }
 
     private void Tell(string text)
@@ -165,6 +170,7 @@ internal sealed class BrokerLink(BrokerSettings settings, Func<IBrokerProtocol> 
         if (settings.OnTrouble is not { } hook) return;
         string escaped = Escaped.Of(text); // it may contain text of the server
         Engine engine = Session?.Loop.Engine ?? Loop.Current?.Engine ?? Engine.Default;
-        HookNet.Call(() => hook(escaped), e => engine.GetLoop(0).Post(() => throw new InvalidOperationException($"{nameof(settings.OnTrouble)} threw: {e.Message}", e)));
+        HookNet.Call(() => hook(escaped), e => engine.GetLoop(0)
+            .Post(() => throw new InvalidOperationException($"{nameof(settings.OnTrouble)} threw: {e.Message}", e)));
     }
 }

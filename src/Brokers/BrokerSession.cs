@@ -63,7 +63,8 @@ internal sealed class BrokerSession(BrokerLink link, IBrokerProtocol protocol) :
     /// <returns>False if there is no room.</returns>
     internal bool TryCommand(ReadOnlySpan<byte> command) => IsOpen && Send(command) == SendResult.Queued;
 
-    internal void Report(string refused) => ReportException(new NetworkException(new NetworkError(0, ErrorCategory.Option, refused)), protocol.Server);
+    internal void Report(string refused) =>
+        ReportException(new NetworkException(new NetworkError(0, ErrorCategory.Option, refused)), protocol.Server);
 
     /// <summary>Ends the greeting and opens the connection for messages.</summary>
     internal void Open()
@@ -105,7 +106,8 @@ internal sealed class BrokerSession(BrokerLink link, IBrokerProtocol protocol) :
     internal static string Shown(ReadOnlySpan<byte> text)
     {
         StringBuilder shown = new();
-        foreach (byte b in text.Length > MostShownLength ? text[..MostShownLength] : text) shown.Append(b is >= 32 and < 127 ? (char)b : '.');
+        foreach (byte b in text.Length > MostShownLength ? text[..MostShownLength] : text)
+            shown.Append(b is >= 32 and < 127 ? (char)b : '.');
         return shown.ToString();
     }
 
@@ -146,12 +148,16 @@ internal sealed class BrokerSession(BrokerLink link, IBrokerProtocol protocol) :
     protected override void OnTimer(LoopTimer timer)
     {
         if (ReferenceEquals(timer, _pings)) Send(protocol.Ping);
-        else if (!IsOpen) Fail(string.Create(CultureInfo.InvariantCulture, $"it accepts connections, but did not {protocol.Greets} within {link.Settings.ConnectTimeout.TotalSeconds:0.###} s"));
+        else if (!IsOpen)
+            Fail(string.Create(CultureInfo.InvariantCulture, $"it accepts connections, but did not {protocol.Greets} "
+                + $"within {link.Settings.ConnectTimeout.TotalSeconds:0.###} s"));
     }
 
     /// <inheritdoc/>
     protected override void OnTimeout(CloseReason reason) =>
-        Fail(string.Create(CultureInfo.InvariantCulture, $"it {(reason.Cause == CloseCause.SendTimeout ? "took" : "sent")} nothing for {link.Settings.PingInterval.TotalSeconds * 3:0.#} s"));
+        Fail(string.Create(CultureInfo.InvariantCulture,
+            $"it {(reason.Cause == CloseCause.SendTimeout ? "took" : "sent")} nothing for "
+            + $"{link.Settings.PingInterval.TotalSeconds * 3:0.#} s"));
 
     /// <inheritdoc/>
     protected override void OnDrained()
@@ -160,5 +166,6 @@ internal sealed class BrokerSession(BrokerLink link, IBrokerProtocol protocol) :
     }
 
     /// <inheritdoc/>
-    protected override void OnDisconnecting(CloseReason reason) => link.Ending(this, _wrong ?? protocol.GuessEnd(reason));
+    protected override void OnDisconnecting(CloseReason reason) =>
+        link.Ending(this, _wrong ?? protocol.GuessEnd(reason));
 }

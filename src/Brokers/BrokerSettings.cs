@@ -29,22 +29,29 @@ internal sealed record BrokerSettings
     internal required int MostAroundEnvelope { get; init; }
 
     /// <summary>Checks the ranges of the common options.</summary>
-    internal static void Check(string optionsName, TimeSpan pingInterval, TimeSpan connectTimeout, ReconnectPolicy reconnect)
+    internal static void Check(string optionsName, TimeSpan pingInterval, TimeSpan connectTimeout,
+        ReconnectPolicy reconnect)
     {
-        if (pingInterval < TimeSpan.FromMilliseconds(100) || pingInterval > TimeSpan.FromDays(1)) Refuse(optionsName, "PingInterval", "100 ms up to a day");
-        if (connectTimeout < TimeSpan.FromMilliseconds(1) || connectTimeout > TimeSpan.FromHours(1)) Refuse(optionsName, "ConnectTimeout", "1 ms up to an hour");
+        if (pingInterval < TimeSpan.FromMilliseconds(100) || pingInterval > TimeSpan.FromDays(1))
+            Refuse(optionsName, "PingInterval", "100 ms up to a day");
+        if (connectTimeout < TimeSpan.FromMilliseconds(1) || connectTimeout > TimeSpan.FromHours(1))
+            Refuse(optionsName, "ConnectTimeout", "1 ms up to an hour");
         ArgumentNullException.ThrowIfNull(reconnect);
     }
 
-    internal static void Refuse(string optionsName, string name, string allowed) => throw new ArgumentException($"{optionsName}.{name} has to be {allowed}.", name);
+    internal static void Refuse(string optionsName, string name, string allowed) =>
+        throw new ArgumentException($"{optionsName}.{name} has to be {allowed}.", name);
 
     /// <summary>Returns host and port of an address.</summary>
     internal static (EndPoint Server, string Text) PlaceOf(Uri uri, int defaultPort)
     {
-        string text = $"{(uri.HostNameType == UriHostNameType.IPv6 ? $"[{uri.IdnHost}]" : uri.IdnHost)}:{(uri.Port < 0 ? defaultPort : uri.Port)}";
-        if (!NetworkAddress.TryParse($"tcp://{text}", out NetworkAddress? server, out string? mistake)) throw Wrong(mistake);
+        string text = $"{(uri.HostNameType == UriHostNameType.IPv6 ? $"[{uri.IdnHost}]" : uri.IdnHost)}:"
+            + $"{(uri.Port < 0 ? defaultPort : uri.Port)}";
+        if (!NetworkAddress.TryParse($"tcp://{text}", out NetworkAddress? server, out string? mistake))
+            throw Wrong(mistake);
         return (server.ToEndPoint(), text);
     }
 
-    internal static ArgumentException Wrong(string why, string parameter = "address") => new($"The address of the broker is wrong: {why}.", parameter);
+    internal static ArgumentException Wrong(string why, string parameter = "address") =>
+        new($"The address of the broker is wrong: {why}.", parameter);
 }

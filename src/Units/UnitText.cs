@@ -25,13 +25,16 @@ internal static class UnitText
 
     private static readonly (string Name, long Bytes)[] s_sizes =
     [
-        ("EiB", 1L << 60), ("PiB", 1L << 50), ("TiB", 1L << 40), ("GiB", 1L << 30), ("MiB", 1L << 20), ("KiB", 1L << 10),
-        ("EB", 1_000_000_000_000_000_000), ("PB", 1_000_000_000_000_000), ("TB", 1_000_000_000_000), ("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1000), ("KB", 1000), ("B", 1),
+        ("EiB", 1L << 60), ("PiB", 1L << 50), ("TiB", 1L << 40), ("GiB", 1L << 30), ("MiB", 1L << 20),
+        ("KiB", 1L << 10),
+        ("EB", 1_000_000_000_000_000_000), ("PB", 1_000_000_000_000_000), ("TB", 1_000_000_000_000),
+        ("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1000), ("KB", 1000), ("B", 1),
     ];
 
     private static readonly (string Name, long Ticks)[] s_times =
     [
-        ("d", TimeSpan.TicksPerDay), ("h", TimeSpan.TicksPerHour), ("min", TimeSpan.TicksPerMinute), ("m", TimeSpan.TicksPerMinute), ("s", TimeSpan.TicksPerSecond), ("ms", TimeSpan.TicksPerMillisecond),
+        ("d", TimeSpan.TicksPerDay), ("h", TimeSpan.TicksPerHour), ("min", TimeSpan.TicksPerMinute),
+        ("m", TimeSpan.TicksPerMinute), ("s", TimeSpan.TicksPerSecond), ("ms", TimeSpan.TicksPerMillisecond),
         ("us", TimeSpan.TicksPerMicrosecond), ("µs", TimeSpan.TicksPerMicrosecond),
     ];
 
@@ -55,7 +58,8 @@ internal static class UnitText
     /// <summary>
     /// Parses a size in bytes. Returns false, and 0, if the text is not a size or exceeds a <see cref="long"/>.
     /// </summary>
-    public static bool TryParseBytes(ReadOnlySpan<char> text, out long bytes) => ReadBytes(text, out bytes) == Outcome.Read;
+    public static bool TryParseBytes(ReadOnlySpan<char> text, out long bytes) =>
+        ReadBytes(text, out bytes) == Outcome.Read;
 
     /// <summary>Parses a time.</summary>
     /// <exception cref="FormatException">The text is not a time; the message has the text and an example.</exception>
@@ -71,7 +75,8 @@ internal static class UnitText
     /// <summary>
     /// Parses a time. Returns false, and zero, if the text is not a time or exceeds a <see cref="TimeSpan"/>.
     /// </summary>
-    public static bool TryParseTime(ReadOnlySpan<char> text, out TimeSpan time) => ReadTime(text, out time) == Outcome.Read;
+    public static bool TryParseTime(ReadOnlySpan<char> text, out TimeSpan time) =>
+        ReadTime(text, out time) == Outcome.Read;
 
     /// <summary>
     /// Formats a number of bytes exactly, with the shortest unit: <c>1.5 KiB</c>, <c>10 MB</c>, <c>1234567 B</c>.
@@ -82,7 +87,8 @@ internal static class UnitText
         foreach ((string name, long unit) in s_sizes)
         {
             decimal number = decimal.Round((decimal)bytes / unit, 2);
-            if (Math.Abs(number) is >= 1 and < 1024 && number * unit == bytes) return string.Create(CultureInfo.InvariantCulture, $"{number:0.##} {name}");
+            if (Math.Abs(number) is >= 1 and < 1024 && number * unit == bytes)
+                return string.Create(CultureInfo.InvariantCulture, $"{number:0.##} {name}");
         }
 
         return string.Create(CultureInfo.InvariantCulture, $"{bytes} B");
@@ -99,7 +105,8 @@ internal static class UnitText
         {
             int decimals = i > 3 ? 1 : 2;
             decimal number = decimal.Round((decimal)bytes / s_sizes[i].Bytes, decimals);
-            if (Math.Abs(number) < 1024) return string.Create(CultureInfo.InvariantCulture, $"{number.ToString(decimals == 1 ? "0.0" : "0.00", CultureInfo.InvariantCulture)} {s_sizes[i].Name}");
+            if (Math.Abs(number) < 1024) return string.Create(CultureInfo.InvariantCulture,
+                $"{number.ToString(decimals == 1 ? "0.0" : "0.00", CultureInfo.InvariantCulture)} {s_sizes[i].Name}");
         }
 
         return string.Create(CultureInfo.InvariantCulture, $"{bytes} B");
@@ -142,17 +149,21 @@ internal static class UnitText
         if (ticks < TimeSpan.TicksPerMinute) return Alone(ticks, TimeSpan.TicksPerSecond, "s");
 
         List<string> parts = [];
-        foreach ((string name, ulong unit) in (ReadOnlySpan<(string, ulong)>)[("d", TimeSpan.TicksPerDay), ("h", TimeSpan.TicksPerHour), ("m", TimeSpan.TicksPerMinute)])
+        foreach ((string name, ulong unit) in (ReadOnlySpan<(string, ulong)>)[("d", TimeSpan.TicksPerDay),
+            ("h", TimeSpan.TicksPerHour), ("m", TimeSpan.TicksPerMinute)])
         {
             if (ticks >= unit) parts.Add(string.Create(CultureInfo.InvariantCulture, $"{ticks / unit}{name}"));
             ticks %= unit;
         }
 
-        if (ticks > 0) parts.Add(string.Create(CultureInfo.InvariantCulture, $"{ticks / (decimal)TimeSpan.TicksPerSecond:0.#######}s"));
+        if (ticks > 0)
+            parts.Add(string.Create(CultureInfo.InvariantCulture,
+                $"{ticks / (decimal)TimeSpan.TicksPerSecond:0.#######}s"));
         if (parts is not [string only]) return sign + string.Concat(parts);
         return $"{sign}{only[..^1]} {(only[^1] == 'm' ? "min" : only[^1..])}";
 
-        string Alone(ulong ticks, long unit, string name) => string.Create(CultureInfo.InvariantCulture, $"{sign}{ticks / (decimal)unit:0.#######} {name}");
+        string Alone(ulong ticks, long unit, string name) =>
+            string.Create(CultureInfo.InvariantCulture, $"{sign}{ticks / (decimal)unit:0.#######} {name}");
     }
 
     private static Outcome ReadBytes(ReadOnlySpan<char> text, out long bytes)

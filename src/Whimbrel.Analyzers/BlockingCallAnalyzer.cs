@@ -32,19 +32,23 @@ public sealed class BlockingCallAnalyzer : DiagnosticAnalyzer
     private static void LookAtCall(OperationAnalysisContext context)
     {
         IMethodSymbol method = ((IInvocationOperation)context.Operation).TargetMethod;
-        if (Blocks(method)) Report(context, method.Name == "GetResult" ? "GetAwaiter().GetResult()" : LibraryCode.NameOf(method));
+        if (Blocks(method))
+            Report(context, method.Name == "GetResult" ? "GetAwaiter().GetResult()" : LibraryCode.NameOf(method));
     }
 
     private static void LookAtProperty(OperationAnalysisContext context)
     {
         IPropertySymbol property = ((IPropertyReferenceOperation)context.Operation).Property;
-        if (property.Name == "Result" && IsTask(property.ContainingType)) Report(context, $"{property.ContainingType.Name}.Result");
+        if (property.Name == "Result" && IsTask(property.ContainingType))
+            Report(context, $"{property.ContainingType.Name}.Result");
     }
 
     private static void Report(OperationAnalysisContext context, string what)
     {
-        if (LibraryCode.CallbackAround(context.Operation, context.ContainingSymbol) is { } callback && LibraryCode.RunsOnLoops(callback))
-            context.ReportDiagnostic(Diagnostic.Create(Descriptors.BlockingCall, context.Operation.Syntax.GetLocation(), what, LibraryCode.TextOf(callback, context.ContainingSymbol)));
+        if (LibraryCode.CallbackAround(context.Operation, context.ContainingSymbol) is { } callback
+            && LibraryCode.RunsOnLoops(callback))
+            context.ReportDiagnostic(Diagnostic.Create(Descriptors.BlockingCall, context.Operation.Syntax.GetLocation(),
+                what, LibraryCode.TextOf(callback, context.ContainingSymbol)));
     }
 
     private static bool Blocks(IMethodSymbol method)
@@ -57,7 +61,8 @@ public sealed class BlockingCallAnalyzer : DiagnosticAnalyzer
             ("System.Threading", "SemaphoreSlim" or "ManualResetEventSlim" or "CountdownEvent", "Wait") => true,
             ("System.Threading", "WaitHandle", "WaitOne" or "WaitAny" or "WaitAll") => true,
             ("System.Threading.Tasks", "Task", "Wait" or "WaitAll" or "WaitAny") => true,
-            ("System.Runtime.CompilerServices", _, "GetResult") => type.Name.EndsWith("Awaiter", System.StringComparison.Ordinal),
+            ("System.Runtime.CompilerServices", _, "GetResult") =>
+                type.Name.EndsWith("Awaiter", System.StringComparison.Ordinal),
             _ => LibraryCode.IsOf(method) && HasTimeLimit(method),
         };
     }
@@ -75,5 +80,6 @@ public sealed class BlockingCallAnalyzer : DiagnosticAnalyzer
         return !method.ContainingType.GetMembers(name + Async).IsEmpty;
     }
 
-    private static bool IsTask(INamedTypeSymbol type) => type.Name is "Task" or "ValueTask" && type.ContainingNamespace.ToDisplayString() == "System.Threading.Tasks";
+    private static bool IsTask(INamedTypeSymbol type) =>
+        type.Name is "Task" or "ValueTask" && type.ContainingNamespace.ToDisplayString() == "System.Threading.Tasks";
 }

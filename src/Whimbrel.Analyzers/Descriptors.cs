@@ -14,32 +14,40 @@ internal static class Descriptors
     internal static readonly DiagnosticDescriptor AsyncVoidDelegate = Rule(
         "WHIM0001",
         "An async method without a task is given to Whimbrel",
-        "{0} takes a method that returns nothing, so this async {1} becomes async void: nothing waits for it, and what follows its first await runs outside of the callback. {2}");
+        "{0} takes a method that returns nothing, so this async {1} becomes async void: nothing waits for it, and what "
+        + "follows its first await runs outside of the callback. {2}");
 
     internal static readonly DiagnosticDescriptor AsyncVoidOverride = Rule(
         "WHIM0002",
         "A callback of Whimbrel is overridden as async void",
-        "{0} is overridden as async void: Whimbrel continues at its first await, and what it throws later ends no connection. Do the awaiting part in Post(async () => ...), or override OnReceivedAsync.");
+        "{0} is overridden as async void: Whimbrel continues at its first await, and what it throws later ends no "
+        + "connection. Do the awaiting part in Post(async () => ...), or override OnReceivedAsync.");
 
     internal static readonly DiagnosticDescriptor IgnoredSend = Rule(
         "WHIM0003",
         "The result of a send in a loop is ignored",
-        "The result of {0} is ignored in a loop: at the send limit messages are dropped or the connection is ended, and the loop does not notice. Stop at another result than SendResult.Queued, or await {0}Async, which waits for room.");
+        "The result of {0} is ignored in a loop: at the send limit messages are dropped or the connection is ended, "
+        + "and the loop does not notice. Stop at another result than SendResult.Queued, or await {0}Async, which "
+        + "waits for room.");
 
     internal static readonly DiagnosticDescriptor BlockingCall = Rule(
         "WHIM0004",
         "A callback of Whimbrel blocks its thread",
-        "{0} blocks the thread of {1}, which is a loop's: all its connections wait meanwhile, or forever. Await instead, or run the callbacks with Scheduling.ThreadPool and suppress this warning there.");
+        "{0} blocks the thread of {1}, which is a loop's: all its connections wait meanwhile, or forever. Await "
+        + "instead, or run the callbacks with Scheduling.ThreadPool and suppress this warning there.");
 
     internal static readonly DiagnosticDescriptor RawSend = Rule(
         "WHIM0005",
         "A WebSocket session sends bytes without a frame",
-        "{0} of Session sends bytes past the WebSocket's framing, and the peer will fail the connection. Use SendText, SendBinary or their Async forms.");
+        "{0} of Session sends bytes past the WebSocket's framing, and the peer will fail the connection. Use SendText, "
+        + "SendBinary or their Async forms.");
 
     internal static readonly DiagnosticDescriptor AsyncVoidCall = Rule(
         "WHIM0006",
         "A callback of Whimbrel calls an async void method",
-        "{0} is async void and is called in {1}: nothing waits for it, and what it throws after its first await ends the process. Let it return a Task, and await that: in an async lambda or handler where there is an overload that takes one, else in Post(async () => ...).");
+        "{0} is async void and is called in {1}: nothing waits for it, and what it throws after its first await ends "
+        + "the process. Let it return a Task, and await that: in an async lambda or handler where there is an overload "
+        + "that takes one, else in Post(async () => ...).");
 
     internal static readonly DiagnosticDescriptor NoOverride = Rule(
         "WHIM0007",
@@ -49,7 +57,8 @@ internal static class Descriptors
     internal static readonly DiagnosticDescriptor HiddenReceive = Rule(
         "WHIM0008",
         "An override that is never called",
-        "{0} is never called: {1} is overridden as well, and gets all received bytes. Keep one of them, or call {0} in {1}.");
+        "{0} is never called: {1} is overridden as well, and gets all received bytes. Keep one of them, or "
+        + "call {0} in {1}.");
 
     internal static readonly DiagnosticDescriptor IgnoredStart = Rule(
         "WHIM0009",
@@ -57,5 +66,6 @@ internal static class Descriptors
         "{0} is not awaited, so that nothing reports its failure (a port in use, no listener). Await it.");
 
     private static DiagnosticDescriptor Rule(string id, string title, string message) =>
-        new(id, title, message, Category, DiagnosticSeverity.Warning, isEnabledByDefault: true, helpLinkUri: Help + id.ToLowerInvariant());
+        new(id, title, message, Category, DiagnosticSeverity.Warning, isEnabledByDefault: true,
+            helpLinkUri: Help + id.ToLowerInvariant());
 }

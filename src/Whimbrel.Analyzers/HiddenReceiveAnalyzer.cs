@@ -22,7 +22,8 @@ public sealed class HiddenReceiveAnalyzer : DiagnosticAnalyzer
         context.EnableConcurrentExecution();
         context.RegisterCompilationStartAction(static start =>
         {
-            if (start.Compilation.GetTypeByMetadataName("Whimbrel.Session") is { } session) start.RegisterSymbolAction(c => LookAt(c, session), SymbolKind.NamedType);
+            if (start.Compilation.GetTypeByMetadataName("Whimbrel.Session") is { } session)
+                start.RegisterSymbolAction(c => LookAt(c, session), SymbolKind.NamedType);
         });
     }
 
@@ -37,15 +38,20 @@ public sealed class HiddenReceiveAnalyzer : DiagnosticAnalyzer
         Report(context, type, hides: all ?? each, hidden: later);
     }
 
-    private static void Report(SymbolAnalysisContext context, INamedTypeSymbol type, IMethodSymbol? hides, IMethodSymbol? hidden)
+    private static void Report(SymbolAnalysisContext context, INamedTypeSymbol type, IMethodSymbol? hides,
+        IMethodSymbol? hidden)
     {
         if (hides is null || hidden is null || Mentions(hides, "base", context) > 0) return;
         // One mention is its declaration.
-        if (Mentions(type, hidden.Name, context) == 1) context.ReportDiagnostic(Diagnostic.Create(Descriptors.HiddenReceive, hidden.Locations[0], hidden.Name, hides.Name));
+        if (Mentions(type, hidden.Name, context) == 1)
+            context.ReportDiagnostic(Diagnostic.Create(Descriptors.HiddenReceive, hidden.Locations[0], hidden.Name,
+                hides.Name));
     }
 
     private static int Mentions(ISymbol code, string word, SymbolAnalysisContext context) =>
-        code.DeclaringSyntaxReferences.Sum(d => d.GetSyntax(context.CancellationToken).DescendantTokens().Count(t => t.Text == word));
+        code.DeclaringSyntaxReferences.Sum(d => d.GetSyntax(context.CancellationToken).DescendantTokens()
+            .Count(t => t.Text == word));
 
-    private static IMethodSymbol? Override(INamedTypeSymbol type, string name) => type.GetMembers(name).OfType<IMethodSymbol>().FirstOrDefault(static m => m.IsOverride);
+    private static IMethodSymbol? Override(INamedTypeSymbol type, string name) =>
+        type.GetMembers(name).OfType<IMethodSymbol>().FirstOrDefault(static m => m.IsOverride);
 }

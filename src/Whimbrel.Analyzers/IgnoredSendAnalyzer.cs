@@ -23,24 +23,32 @@ public sealed class IgnoredSendAnalyzer : DiagnosticAnalyzer
         context.EnableConcurrentExecution();
         context.RegisterCompilationStartAction(static start =>
         {
-            if (start.Compilation.GetTypeByMetadataName("Whimbrel.SendResult") is { } result) start.RegisterOperationAction(c => LookAt(c, result), OperationKind.ExpressionStatement);
+            if (start.Compilation.GetTypeByMetadataName("Whimbrel.SendResult") is { } result)
+                start.RegisterOperationAction(c => LookAt(c, result), OperationKind.ExpressionStatement);
         });
     }
 
     private static void LookAt(OperationAnalysisContext context, INamedTypeSymbol result)
     {
         IOperation operation = ((IExpressionStatementOperation)context.Operation).Operation;
-        IInvocationOperation? call = operation as IInvocationOperation ?? (operation as IConditionalAccessOperation)?.WhenNotNull as IInvocationOperation;
-        if (call is null || !LibraryCode.IsOf(call.TargetMethod) || !SymbolEqualityComparer.Default.Equals(call.TargetMethod.ReturnType, result)) return;
-        IOperation? receiver = call.Instance is IConditionalAccessInstanceOperation ? ((IConditionalAccessOperation)operation).Operation : call.Instance;
+        IInvocationOperation? call = operation as IInvocationOperation
+            ?? (operation as IConditionalAccessOperation)?.WhenNotNull as IInvocationOperation;
+        if (call is null || !LibraryCode.IsOf(call.TargetMethod)
+            || !SymbolEqualityComparer.Default.Equals(call.TargetMethod.ReturnType, result))
+            return;
+        IOperation? receiver = call.Instance is IConditionalAccessInstanceOperation
+            ? ((IConditionalAccessOperation)operation).Operation
+            : call.Instance;
         if (LoopAround(operation) is { } loop && !IsOfOneRound(receiver, loop))
-            context.ReportDiagnostic(Diagnostic.Create(Descriptors.IgnoredSend, call.Syntax.GetLocation(), call.TargetMethod.Name));
+            context.ReportDiagnostic(Diagnostic.Create(Descriptors.IgnoredSend, call.Syntax.GetLocation(),
+                call.TargetMethod.Name));
     }
 
     /// <summary>Returns the innermost loop of the same function.</summary>
     private static ILoopOperation? LoopAround(IOperation operation)
     {
-        for (IOperation? outer = operation.Parent; outer is not null and not (IAnonymousFunctionOperation or ILocalFunctionOperation); outer = outer.Parent)
+        for (IOperation? outer = operation.Parent;
+            outer is not null and not (IAnonymousFunctionOperation or ILocalFunctionOperation); outer = outer.Parent)
         {
             if (outer is ILoopOperation loop) return loop;
         }
@@ -52,5 +60,6 @@ public sealed class IgnoredSendAnalyzer : DiagnosticAnalyzer
     /// Returns whether the receiver comes from a variable of the loop: another session in each iteration.
     /// </summary>
     private static bool IsOfOneRound(IOperation? receiver, ILoopOperation loop) =>
-        receiver is not null && receiver.DescendantsAndSelf().OfType<ILocalReferenceOperation>().Any(reference => reference.Local.DeclaringSyntaxReferences.Any(d => loop.Syntax.Span.Contains(d.Span)));
+        receiver is not null && receiver.DescendantsAndSelf().OfType<ILocalReferenceOperation>()
+            .Any(reference => reference.Local.DeclaringSyntaxReferences.Any(d => loop.Syntax.Span.Contains(d.Span)));
 }

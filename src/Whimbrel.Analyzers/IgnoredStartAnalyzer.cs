@@ -28,7 +28,11 @@ public sealed class IgnoredStartAnalyzer : DiagnosticAnalyzer
         if (operation is ISimpleAssignmentOperation { Target: IDiscardOperation } discard) operation = discard.Value;
         while (operation is IConversionOperation conversion) operation = conversion.Operand;
         if (operation is IInvocationOperation { TargetMethod.Name: "AsTask", Instance: { } inner }) operation = inner;
-        if (operation is not IInvocationOperation { TargetMethod: { Name: "StartAsync" or "ConnectAsync" } method } call || !LibraryCode.IsOf(method)) return;
-        if (method.ReturnType.Name is "Task" or "ValueTask") context.ReportDiagnostic(Diagnostic.Create(Descriptors.IgnoredStart, call.Syntax.GetLocation(), LibraryCode.NameOf(method)));
+        if (operation is not IInvocationOperation { TargetMethod: { Name: "StartAsync" or "ConnectAsync" } method } call
+            || !LibraryCode.IsOf(method))
+            return;
+        if (method.ReturnType.Name is "Task" or "ValueTask")
+            context.ReportDiagnostic(Diagnostic.Create(Descriptors.IgnoredStart, call.Syntax.GetLocation(),
+                LibraryCode.NameOf(method)));
     }
 }

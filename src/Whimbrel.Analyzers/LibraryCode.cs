@@ -11,11 +11,15 @@ internal static class LibraryCode
     /// their own.
     /// </summary>
     internal static bool IsOf(ISymbol? symbol) =>
-        symbol?.ContainingAssembly?.Name is { } name && (name == "Whimbrel" || name is "Whimbrel.Calls" or "Whimbrel.Datagrams" or "Whimbrel.Http" or "Whimbrel.Relays" or "Whimbrel.Kestrel" or "Whimbrel.Hosting" or "Whimbrel.Testing"
-            or "Whimbrel.Cluster" or "Whimbrel.Cluster.Nats" or "Whimbrel.Cluster.Redis" or "Whimbrel.Cluster.RabbitMq");
+        symbol?.ContainingAssembly?.Name is { } name
+        && (name == "Whimbrel" || name is "Whimbrel.Calls" or "Whimbrel.Datagrams" or "Whimbrel.Http"
+            or "Whimbrel.Relays" or "Whimbrel.Kestrel" or "Whimbrel.Hosting" or "Whimbrel.Testing"
+            or "Whimbrel.Cluster" or "Whimbrel.Cluster.Nats" or "Whimbrel.Cluster.Redis"
+            or "Whimbrel.Cluster.RabbitMq");
 
     /// <summary>Returns whether a symbol is declared in a package that runs delegates and overrides on loops.</summary>
-    internal static bool RunsOnLoops(ISymbol symbol) => IsOf(symbol) && symbol.ContainingAssembly.Name is not ("Whimbrel.Kestrel" or "Whimbrel.Hosting" or "Whimbrel.Testing");
+    internal static bool RunsOnLoops(ISymbol symbol) => IsOf(symbol)
+        && symbol.ContainingAssembly.Name is not ("Whimbrel.Kestrel" or "Whimbrel.Hosting" or "Whimbrel.Testing");
 
     /// <summary>
     /// Returns the parameter, property or event of a package that receives a delegate, through conversions and
@@ -28,12 +32,15 @@ internal static class LibraryCode
         {
             switch (outer)
             {
-                case IConversionOperation or IConditionalOperation or ICoalesceOperation or IParenthesizedOperation or IDelegateCreationOperation:
+                case IConversionOperation or IConditionalOperation or ICoalesceOperation or IParenthesizedOperation
+                    or IDelegateCreationOperation:
                     continue;
                 case IArgumentOperation argument:
                     return IsOf(argument.Parameter?.ContainingSymbol) ? argument.Parameter!.ContainingSymbol : null;
                 case IAssignmentOperation assignment when ReferenceEquals(assignment.Value, inner):
-                    return assignment.Target is IPropertyReferenceOperation property && IsOf(property.Property) ? property.Property : null;
+                    return assignment.Target is IPropertyReferenceOperation property && IsOf(property.Property)
+                        ? property.Property
+                        : null;
                 case IEventAssignmentOperation { EventReference: IEventReferenceOperation raised }:
                     return IsOf(raised.Event) ? raised.Event : null;
                 default:
@@ -48,7 +55,9 @@ internal static class LibraryCode
     internal static IMethodSymbol? OverriddenBy(ISymbol symbol)
     {
         IMethodSymbol? last = null;
-        for (IMethodSymbol? method = (symbol as IMethodSymbol)?.OverriddenMethod; method is not null; method = method.OverriddenMethod) last = method;
+        for (IMethodSymbol? method = (symbol as IMethodSymbol)?.OverriddenMethod;
+            method is not null; method = method.OverriddenMethod)
+            last = method;
         return IsOf(last) ? last : null;
     }
 
@@ -61,7 +70,8 @@ internal static class LibraryCode
         for (IOperation? outer = operation.Parent; outer is not null; outer = outer.Parent)
         {
             if (outer is ILocalFunctionOperation) return null;
-            if (outer is IAnonymousFunctionOperation) return outer.Parent is IDelegateCreationOperation creation ? TakerOf(creation) : null;
+            if (outer is IAnonymousFunctionOperation)
+                return outer.Parent is IDelegateCreationOperation creation ? TakerOf(creation) : null;
         }
 
         return OverriddenBy(containing);
@@ -69,11 +79,15 @@ internal static class LibraryCode
 
     /// <summary>Returns the name of that member for messages.</summary>
     internal static string TextOf(ISymbol callback, ISymbol containing) =>
-        SymbolEqualityComparer.Default.Equals(callback, OverriddenBy(containing)) ? NameOf(callback) : $"what is given to {NameOf(callback)}";
+        SymbolEqualityComparer.Default.Equals(callback, OverriddenBy(containing))
+            ? NameOf(callback)
+            : $"what is given to {NameOf(callback)}";
 
     /// <summary>Returns a name as in <c>Session.Post</c> or <c>EngineOptions.OnDiagnosticEvent</c>.</summary>
     internal static string NameOf(ISymbol symbol) =>
-        symbol is IMethodSymbol { MethodKind: MethodKind.Constructor } ? symbol.ContainingType.Name : $"{symbol.ContainingType.Name}.{symbol.Name}";
+        symbol is IMethodSymbol { MethodKind: MethodKind.Constructor }
+            ? symbol.ContainingType.Name
+            : $"{symbol.ContainingType.Name}.{symbol.Name}";
 
     /// <summary>Returns the nearest base class of a package, or null.</summary>
     internal static INamedTypeSymbol? BaseOf(INamedTypeSymbol? type)

@@ -26,7 +26,9 @@ public sealed class NoOverrideAnalyzer : DiagnosticAnalyzer
     private static void LookAt(SymbolAnalysisContext context)
     {
         IMethodSymbol method = (IMethodSymbol)context.Symbol;
-        if (method.IsOverride || method.IsStatic || method.MethodKind != MethodKind.Ordinary || !method.Name.StartsWith("On", System.StringComparison.Ordinal)) return;
+        if (method.IsOverride || method.IsStatic || method.MethodKind != MethodKind.Ordinary
+            || !method.Name.StartsWith("On", System.StringComparison.Ordinal))
+            return;
         IMethodSymbol? callback = null;
         for (INamedTypeSymbol? type = method.ContainingType; type is not null && callback is null; type = type.BaseType)
         {
@@ -34,21 +36,27 @@ public sealed class NoOverrideAnalyzer : DiagnosticAnalyzer
             {
                 if (!LibraryCode.IsOf(other) && other.IsOverride) return;
                 // With the same parameters the compiler reports CS0114.
-                if (LibraryCode.IsOf(other) && (other.IsVirtual || other.IsAbstract || other is { IsOverride: true, IsSealed: false }) && !HasSameParameters(method, other)) callback ??= other;
+                if (LibraryCode.IsOf(other)
+                    && (other.IsVirtual || other.IsAbstract || other is { IsOverride: true, IsSealed: false })
+                    && !HasSameParameters(method, other))
+                    callback ??= other;
             }
         }
 
         if (callback is null) return;
         context.ReportDiagnostic(Diagnostic.Create(
-            Descriptors.NoOverride, method.Locations[0], $"{method.ContainingType.Name}.{method.Name}", callback.ContainingType.Name, callback.ToDisplayString(s_format)));
+            Descriptors.NoOverride, method.Locations[0], $"{method.ContainingType.Name}.{method.Name}",
+            callback.ContainingType.Name, callback.ToDisplayString(s_format)));
     }
 
     private static readonly SymbolDisplayFormat s_format = new(
         genericsOptions: SymbolDisplayGenericsOptions.IncludeTypeParameters,
         memberOptions: SymbolDisplayMemberOptions.IncludeParameters | SymbolDisplayMemberOptions.IncludeType,
-        parameterOptions: SymbolDisplayParameterOptions.IncludeType | SymbolDisplayParameterOptions.IncludeName | SymbolDisplayParameterOptions.IncludeParamsRefOut,
+        parameterOptions: SymbolDisplayParameterOptions.IncludeType | SymbolDisplayParameterOptions.IncludeName
+            | SymbolDisplayParameterOptions.IncludeParamsRefOut,
         miscellaneousOptions: SymbolDisplayMiscellaneousOptions.UseSpecialTypes);
 
     private static bool HasSameParameters(IMethodSymbol one, IMethodSymbol other) =>
-        one.Parameters.Length == other.Parameters.Length && one.Parameters.Zip(other.Parameters, static (a, b) => SymbolEqualityComparer.Default.Equals(a.Type, b.Type)).All(static same => same);
+        one.Parameters.Length == other.Parameters.Length && one.Parameters.Zip(other.Parameters,
+            static (a, b) => SymbolEqualityComparer.Default.Equals(a.Type, b.Type)).All(static same => same);
 }

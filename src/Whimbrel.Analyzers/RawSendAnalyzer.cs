@@ -21,7 +21,8 @@ public sealed class RawSendAnalyzer : DiagnosticAnalyzer
         context.EnableConcurrentExecution();
         context.RegisterCompilationStartAction(static start =>
         {
-            if (start.Compilation.GetTypeByMetadataName("Whimbrel.Session") is { } session && start.Compilation.GetTypeByMetadataName("Whimbrel.Http.WebSocketSession") is { } socket)
+            if (start.Compilation.GetTypeByMetadataName("Whimbrel.Session") is { } session
+                && start.Compilation.GetTypeByMetadataName("Whimbrel.Http.WebSocketSession") is { } socket)
                 start.RegisterOperationAction(c => LookAt(c, session, socket), OperationKind.Invocation);
         });
     }
@@ -30,9 +31,12 @@ public sealed class RawSendAnalyzer : DiagnosticAnalyzer
     {
         IInvocationOperation call = (IInvocationOperation)context.Operation;
         IMethodSymbol method = call.TargetMethod;
-        if (method.Name is not ("Send" or "SendAsync") || !SymbolEqualityComparer.Default.Equals(method.ContainingType, session)) return;
+        if (method.Name is not ("Send" or "SendAsync")
+            || !SymbolEqualityComparer.Default.Equals(method.ContainingType, session))
+            return;
         IOperation? receiver = call.Instance;
         while (receiver is IConversionOperation conversion) receiver = conversion.Operand;
-        if (LibraryCode.DerivesFrom(receiver?.Type, socket)) context.ReportDiagnostic(Diagnostic.Create(Descriptors.RawSend, call.Syntax.GetLocation(), method.Name));
+        if (LibraryCode.DerivesFrom(receiver?.Type, socket))
+            context.ReportDiagnostic(Diagnostic.Create(Descriptors.RawSend, call.Syntax.GetLocation(), method.Name));
     }
 }

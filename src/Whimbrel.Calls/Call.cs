@@ -127,13 +127,15 @@ internal sealed class Call(CallClient owner) : Completion<CallAnswer>(owner.Engi
                 SetException(Wrong!);
                 break;
             case CallEnd.Timeout:
-                SetException(new CallException(CallFailure.Timeout, WasSent, $"No answer from {owner.RemoteText} within {Timeout}{(WasSent ? "" : "; the request was not sent")}."));
+                SetException(new CallException(CallFailure.Timeout, WasSent, $"No answer from {owner.RemoteText} "
+                    + $"within {Timeout}{(WasSent ? "" : "; the request was not sent")}."));
                 break;
             case CallEnd.Lost:
                 SetException(new CallException(
                     CallFailure.ConnectionLost,
                     mayHaveBeenHandled: true,
-                    $"The connection to {owner.RemoteText} ended before the answer came; the request may have been handled. The reason of the end: {CloseReason}.")
+                    $"The connection to {owner.RemoteText} ended before the answer came; the request may have been "
+                    + $"handled. The reason of the end: {CloseReason}.")
                 { CloseReason = CloseReason });
                 break;
             default:
@@ -152,7 +154,8 @@ internal sealed class Call(CallClient owner) : Completion<CallAnswer>(owner.Engi
 
     internal void SetAnswer(ReadOnlySpan<byte> body)
     {
-        if (body.Length > _answer.Length) _answer = body.Length <= KeptBytes ? new byte[KeptBytes] : ArrayPool<byte>.Shared.Rent(body.Length);
+        if (body.Length > _answer.Length)
+            _answer = body.Length <= KeptBytes ? new byte[KeptBytes] : ArrayPool<byte>.Shared.Rent(body.Length);
         body.CopyTo(_answer);
         _length = body.Length;
         _loan++;

@@ -66,7 +66,8 @@ public class CallClient : Client
     /// <see cref="CallFormat.LengthPrefix"/>.</param>
     /// <param name="calls">Limits of calls; null for the defaults.</param>
     public CallClient(string address, CallFormat? format = null, CallOptions? calls = null)
-        : this(new ClientOptions { Address = address ?? throw new ArgumentNullException(nameof(address)) }, format, calls)
+        : this(new ClientOptions { Address = address ?? throw new ArgumentNullException(nameof(address)) },
+            format, calls)
     {
     }
 
@@ -119,10 +120,12 @@ public class CallClient : Client
     /// <exception cref="OperationCanceledException">Thrown to the awaiting code: the token was cancelled.</exception>
     /// <exception cref="ArgumentException">Thrown to the awaiting code: the format cannot encode this
     /// request.</exception>
-    public ValueTask<CallAnswer> CallAsync(ReadOnlyMemory<byte> request, TimeSpan? timeout = null, CancellationToken cancellationToken = default)
+    public ValueTask<CallAnswer> CallAsync(ReadOnlyMemory<byte> request, TimeSpan? timeout = null,
+        CancellationToken cancellationToken = default)
     {
         TimeSpan time = timeout ?? Calls.Timeout;
-        if (time != Timeout.InfiniteTimeSpan && (time < TimeSpan.FromMilliseconds(1) || time > TimeSpan.FromDays(1))) Throw.OutOfRange(nameof(timeout), time, "1 ms to a day, or infinite");
+        if (time != Timeout.InfiniteTimeSpan && (time < TimeSpan.FromMilliseconds(1) || time > TimeSpan.FromDays(1)))
+            Throw.OutOfRange(nameof(timeout), time, "1 ms to a day, or infinite");
         if (cancellationToken.IsCancellationRequested) return ValueTask.FromCanceled<CallAnswer>(cancellationToken);
         long deadlineMs = time == Timeout.InfiniteTimeSpan ? long.MaxValue : Engine.NextMs + Loop.WholeMs(time);
         Call? call;
@@ -160,7 +163,8 @@ public class CallClient : Client
     /// </summary>
     /// <param name="body">Body of the message. Copied.</param>
     /// <exception cref="ArgumentException">The format cannot encode this message.</exception>
-    public SendResult Push(ReadOnlySpan<byte> body) => Volatile.Read(ref _session) is { } session ? Format.Send(session, 0, body) : SendResult.Closed;
+    public SendResult Push(ReadOnlySpan<byte> body) =>
+        Volatile.Read(ref _session) is { } session ? Format.Send(session, 0, body) : SendResult.Closed;
 
     /// <summary>
     /// Called when the server has sent a message that belongs to no call. On the session's thread; an exception ends
@@ -436,13 +440,15 @@ public class CallClient : Client
 
     // ------------------------------------------------------------------ the caller holds the lock
 
-    private bool HasRoom(int bytes) => _inFlight.Count == 0 || (_inFlight.Count < Calls.InFlightLimit && _bytesInFlight + bytes <= Calls.InFlightLimitBytes);
+    private bool HasRoom(int bytes) => _inFlight.Count == 0
+        || (_inFlight.Count < Calls.InFlightLimit && _bytesInFlight + bytes <= Calls.InFlightLimitBytes);
 
     private CallException? RefusalToWait()
     {
         if (_session is null && !IsBusy) return NotSent(RemoteText, _lastEnd);
         return _waiting.Count < Calls.WaitingLimit ? null
-            : new CallException(CallFailure.Full, mayHaveBeenHandled: false, $"{_inFlight.Count} calls to {RemoteText} are in flight and {_waiting.Count} wait, as many as may; the request was not sent.");
+            : new CallException(CallFailure.Full, mayHaveBeenHandled: false, $"{_inFlight.Count} calls to {RemoteText} "
+                + $"are in flight and {_waiting.Count} wait, as many as may; the request was not sent.");
     }
 
     private int PlaceOf(ulong id) => (int)id & (_table.Length - 1);
@@ -487,7 +493,8 @@ public class CallClient : Client
         bool isLate = id != 0 && id <= _idMask && place != 0 && place <= given;
         if (isLate) _lateAnswers++;
         else _unknownAnswers++;
-        return Calls.StrayAnswers == StrayAnswers.Ignore || (isLate && Calls.StrayAnswers == StrayAnswers.ResetOnUnknown);
+        return Calls.StrayAnswers == StrayAnswers.Ignore
+            || (isLate && Calls.StrayAnswers == StrayAnswers.ResetOnUnknown);
     }
 
     private void LookAt(long dueMs)

@@ -19,7 +19,8 @@ internal sealed class CallClientSession(CallClient owner) : Session, IFrameTaker
         switch (owner.Format.Read(frame, out ulong id, out ReadOnlySpan<byte> body))
         {
             case CallKind.Numbered:
-                if (!owner.Answered(this, id, body)) Reject(new InvalidDataException($"an answer came to a call with the id {id}, which was not sent"));
+                if (!owner.Answered(this, id, body))
+                    Reject(new InvalidDataException($"an answer came to a call with the id {id}, which was not sent"));
                 break;
             case CallKind.Push:
                 owner.Pushed(body);
@@ -30,7 +31,8 @@ internal sealed class CallClientSession(CallClient owner) : Session, IFrameTaker
         }
     }
 
-    void IFrameTaker.Fail(FrameError error, ReadOnlySpan<byte> unread) => Reject(FrameCutter.ExceptionOf(error, owner.Format.Frames, unread));
+    void IFrameTaker.Fail(FrameError error, ReadOnlySpan<byte> unread) =>
+        Reject(FrameCutter.ExceptionOf(error, owner.Format.Frames, unread));
 
     private void Reject(Exception error)
     {

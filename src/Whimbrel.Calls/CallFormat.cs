@@ -58,7 +58,8 @@ public abstract class CallFormat
     /// <see cref="ConnectionOptions.UnreadLimitBytes"/>, too.</param>
     public static CallFormat LengthPrefix(int limitBytes = 64 * 1024)
     {
-        if (limitBytes is < 1 or > MostMessage - LengthPrefixed.IdBytes) Throw.OutOfRange(nameof(limitBytes), limitBytes, "between 1 byte and 1 GiB less 8");
+        if (limitBytes is < 1 or > MostMessage - LengthPrefixed.IdBytes)
+            Throw.OutOfRange(nameof(limitBytes), limitBytes, "between 1 byte and 1 GiB less 8");
         return new LengthPrefixed(FrameFormat.LengthPrefix(4, limitBytes: limitBytes + LengthPrefixed.IdBytes));
     }
 
@@ -128,7 +129,9 @@ public abstract class CallFormat
         private void WriteHead(Span<byte> to, ulong id, ReadOnlySpan<byte> body)
         {
             int most = Frames.LimitBytes - IdBytes;
-            if (body.Length > most) throw new ArgumentException($"The body has {body.Length} bytes, and the limit of the format is {most}.", nameof(body));
+            if (body.Length > most)
+                throw new ArgumentException($"The body has {body.Length} bytes, and the limit of the format is {most}.",
+                    nameof(body));
             BinaryPrimitives.WriteInt32BigEndian(to, IdBytes + body.Length);
             BinaryPrimitives.WriteUInt64BigEndian(to[4..], id);
         }

@@ -52,11 +52,15 @@ public sealed class CallOptions
     internal void Check(CallFormat format)
     {
         TimeSpan least = TimeSpan.FromMilliseconds(1);
-        if (Timeout != System.Threading.Timeout.InfiniteTimeSpan && (Timeout < least || Timeout > TimeSpan.FromDays(1))) Throw.OutOfRange(nameof(Timeout), Timeout, "1 ms to a day, or infinite");
+        if (Timeout != System.Threading.Timeout.InfiniteTimeSpan && (Timeout < least || Timeout > TimeSpan.FromDays(1)))
+            Throw.OutOfRange(nameof(Timeout), Timeout, "1 ms to a day, or infinite");
         int mostCalls = (int)Math.Min(65_536, 1ul << (format.IdBits - 1));
-        if (InFlightLimit < 1 || InFlightLimit > mostCalls) Throw.OutOfRange(nameof(InFlightLimit), InFlightLimit, $"between 1 and {mostCalls}");
-        if (InFlightLimitBytes is < 1 or > 1 << 30) Throw.OutOfRange(nameof(InFlightLimitBytes), InFlightLimitBytes, "between 1 byte and 1 GiB");
-        if (WaitingLimit is < 0 or > 1 << 20) Throw.OutOfRange(nameof(WaitingLimit), WaitingLimit, "between 0 and 1,048,576");
+        if (InFlightLimit < 1 || InFlightLimit > mostCalls)
+            Throw.OutOfRange(nameof(InFlightLimit), InFlightLimit, $"between 1 and {mostCalls}");
+        if (InFlightLimitBytes is < 1 or > 1 << 30)
+            Throw.OutOfRange(nameof(InFlightLimitBytes), InFlightLimitBytes, "between 1 byte and 1 GiB");
+        if (WaitingLimit is < 0 or > 1 << 20)
+            Throw.OutOfRange(nameof(WaitingLimit), WaitingLimit, "between 0 and 1,048,576");
         if (!Enum.IsDefined(StrayAnswers)) Throw.OutOfRange(nameof(StrayAnswers), StrayAnswers, "one of its names");
     }
 }

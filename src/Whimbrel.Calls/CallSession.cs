@@ -12,7 +12,10 @@ public abstract class CallSession(CallFormat format, int openLimit = 256) : Sess
     private static readonly TimeSpan s_patience = TimeSpan.FromSeconds(10);
 
     private readonly FrameReader _reader = new((format ?? throw new ArgumentNullException(nameof(format))).Frames);
-    private readonly int _openLimit = openLimit is >= 1 and <= 65_536 ? openLimit : throw new ArgumentOutOfRangeException(nameof(openLimit), openLimit, "openLimit must be between 1 and 65,536.");
+    private readonly int _openLimit = openLimit is >= 1 and <= 65_536
+        ? openLimit
+        : throw new ArgumentOutOfRangeException(nameof(openLimit), openLimit,
+            "openLimit must be between 1 and 65,536.");
     private readonly Lock _gate = new();
     private readonly HashSet<ulong> _open = [];
     private bool _isFull;
@@ -67,7 +70,8 @@ public abstract class CallSession(CallFormat format, int openLimit = 256) : Sess
     public SendResult Answer(ulong id, ReadOnlySpan<byte> answer)
     {
         // Removed before it is sent, because the peer may reuse the id as soon as it has the answer.
-        if (!TryEnd(id)) Diagnostics.Throw.State($"No call with the id {id} is open: it was answered before, or there was none.");
+        if (!TryEnd(id))
+            Diagnostics.Throw.State($"No call with the id {id} is open: it was answered before, or there was none.");
         SendResult result = SendResult.Full;
         try
         {
@@ -113,7 +117,8 @@ public abstract class CallSession(CallFormat format, int openLimit = 256) : Sess
         }
     }
 
-    void IFrameTaker.Fail(FrameError error, ReadOnlySpan<byte> unread) => Reject(FrameCutter.ExceptionOf(error, Format.Frames, unread));
+    void IFrameTaker.Fail(FrameError error, ReadOnlySpan<byte> unread) =>
+        Reject(FrameCutter.ExceptionOf(error, Format.Frames, unread));
 
     private void Reject(Exception error)
     {
@@ -142,8 +147,9 @@ public abstract class CallSession(CallFormat format, int openLimit = 256) : Sess
         if (_isWatched) return;
         _isWatched = true;
         (CallSession, int) since = (this, _fullTimes);
-        // tidy: allowed because at most one is made in ten seconds
-        Loop.StartTimer(s_patience, static s => (((CallSession, int))s!).Item1.LookAtOpen((((CallSession, int))s).Item2), since);
+        Loop.StartTimer(s_patience,
+            // tidy: allowed because at most one is made in ten seconds
+            static s => (((CallSession, int))s!).Item1.LookAtOpen((((CallSession, int))s).Item2), since);
     }
 
     private void LookAtOpen(int fullTimes)

@@ -6,7 +6,8 @@ namespace Whimbrel.Clusters;
 internal sealed class NatsAddress
 {
     private const int DefaultPort = 4222;
-    private const string Form = "right would be nats://host:4222, nats://user:password@host:4222 or nats://one:4222,two:4222";
+    private const string Form =
+        "right would be nats://host:4222, nats://user:password@host:4222 or nats://one:4222,two:4222";
 
     private NatsAddress(List<EndPoint> servers, string text, bool wantsTls, string? user, string? password)
     {
@@ -38,16 +39,22 @@ internal sealed class NatsAddress
         List<string> texts = [];
         foreach (string part in address.Split(','))
         {
-            string text = scheme is not null && !part.Contains("://", StringComparison.Ordinal) ? $"{scheme}://{part}" : part;
+            string text =
+                scheme is not null && !part.Contains("://", StringComparison.Ordinal) ? $"{scheme}://{part}" : part;
             // The address may contain a password, so the message does not repeat it.
-            if (!Uri.TryCreate(text, UriKind.Absolute, out Uri? uri) || uri.Scheme is not ("nats" or "tls") || uri.Host.Length == 0) throw BrokerSettings.Wrong($"it is no address of NATS; {Form}");
-            if (uri.AbsolutePath is not ("" or "/") || uri.Query.Length > 0 || uri.Fragment.Length > 0) throw BrokerSettings.Wrong($"something follows host and port; {Form}");
-            if (scheme is not null && uri.Scheme != scheme) throw BrokerSettings.Wrong("all servers of one address have the same scheme");
+            if (!Uri.TryCreate(text, UriKind.Absolute, out Uri? uri) || uri.Scheme is not ("nats" or "tls")
+                || uri.Host.Length == 0)
+                throw BrokerSettings.Wrong($"it is no address of NATS; {Form}");
+            if (uri.AbsolutePath is not ("" or "/") || uri.Query.Length > 0 || uri.Fragment.Length > 0)
+                throw BrokerSettings.Wrong($"something follows host and port; {Form}");
+            if (scheme is not null && uri.Scheme != scheme)
+                throw BrokerSettings.Wrong("all servers of one address have the same scheme");
             scheme = uri.Scheme;
             if (uri.UserInfo.Length > 0)
             {
                 string[] login = uri.UserInfo.Split(':', 2);
-                (user, password) = (Uri.UnescapeDataString(login[0]), login.Length == 2 ? Uri.UnescapeDataString(login[1]) : null);
+                (user, password) = (Uri.UnescapeDataString(login[0]),
+                    login.Length == 2 ? Uri.UnescapeDataString(login[1]) : null);
             }
 
             (EndPoint server, string place) = BrokerSettings.PlaceOf(uri, DefaultPort);

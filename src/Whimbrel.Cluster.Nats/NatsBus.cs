@@ -60,7 +60,8 @@ public sealed class NatsBus : IGroupBus, IGroupHistory
     /// start.
     /// </summary>
     /// <param name="options">Options of all its buses, or null for the defaults.</param>
-    public static void Register(NatsOptions? options = null) => GroupBus.Register("nats", address => new NatsBus(address, options));
+    public static void Register(NatsOptions? options = null) =>
+        GroupBus.Register("nats", address => new NatsBus(address, options));
 
     /// <inheritdoc/>
     public string Description => Link.Settings.Description;
@@ -69,7 +70,8 @@ public sealed class NatsBus : IGroupBus, IGroupHistory
     public string Reached => Link.Reached;
 
     /// <inheritdoc/>
-    public int MaxEnvelopeBytes => Math.Min((Link.Session?.Protocol as NatsProtocol)?.Info?.MaxPayload ?? MostEnvelopeBytes, MostEnvelopeBytes);
+    public int MaxEnvelopeBytes =>
+        Math.Min((Link.Session?.Protocol as NatsProtocol)?.Info?.MaxPayload ?? MostEnvelopeBytes, MostEnvelopeBytes);
 
     internal BrokerLink Link { get; }
 
@@ -109,7 +111,8 @@ public sealed class NatsBus : IGroupBus, IGroupHistory
     }
 
     /// <inheritdoc/>
-    public bool Append(string subject, HistoryLimits limits, IReadOnlyList<ReadOnlyMemory<byte>> envelopes, Action<bool> done)
+    public bool Append(string subject, HistoryLimits limits, IReadOnlyList<ReadOnlyMemory<byte>> envelopes,
+        Action<bool> done)
     {
         ArgumentNullException.ThrowIfNull(limits);
         ArgumentNullException.ThrowIfNull(envelopes);

@@ -12,7 +12,8 @@ internal sealed class NatsHistory(NatsBus bus, NatsRequests requests)
     private readonly Dictionary<string, HistoryLimits> _made = new(StringComparer.Ordinal); // already checked
     private readonly HashSet<string> _told = new(StringComparer.Ordinal);
 
-    internal bool Append(string subject, HistoryLimits limits, IReadOnlyList<ReadOnlyMemory<byte>> envelopes, Action<bool> done)
+    internal bool Append(string subject, HistoryLimits limits, IReadOnlyList<ReadOnlyMemory<byte>> envelopes,
+        Action<bool> done)
     {
         if (IsMade(subject, limits)) return Publish(subject, envelopes, done);
         ReadOnlyMemory<byte>[] kept = [.. envelopes.Select(static e => (ReadOnlyMemory<byte>)e.ToArray())];
@@ -22,7 +23,8 @@ internal sealed class NatsHistory(NatsBus bus, NatsRequests requests)
         });
     }
 
-    internal bool Read(string subject, HistoryLimits limits, ulong after, int most, Action<HistoryPage?> done) => Read(new Reading(subject, limits, after, most, done));
+    internal bool Read(string subject, HistoryLimits limits, ulong after, int most, Action<HistoryPage?> done) =>
+        Read(new Reading(subject, limits, after, most, done));
 
     /// <summary>Reason why the server keeps no streams; null if none is known.</summary>
     internal string? Unsupported { get; private set; }
@@ -35,7 +37,8 @@ internal sealed class NatsHistory(NatsBus bus, NatsRequests requests)
         _told.Clear();
     }
 
-    private bool IsMade(string subject, HistoryLimits limits) => _made.TryGetValue(subject, out HistoryLimits? made) && made == limits;
+    private bool IsMade(string subject, HistoryLimits limits) =>
+        _made.TryGetValue(subject, out HistoryLimits? made) && made == limits;
 
     // ------------------------------------------------------------------ streams
 
@@ -70,12 +73,14 @@ internal sealed class NatsHistory(NatsBus bus, NatsRequests requests)
         }
     }
 
-    private bool AskStream(string what, string subject, byte[] payload, Action<NatsStream?, int> done, int tries = MostTries) =>
+    private bool AskStream(string what, string subject, byte[] payload, Action<NatsStream?, int> done,
+        int tries = MostTries) =>
         requests.Ask($"$JS.API.STREAM.{what}.{NatsStream.NameOf(subject)}", [payload], (_, answer, body) =>
         {
             if (answer != NatsAnswer.Said)
             {
-                if (answer == NatsAnswer.Nobody) Refuse("it has no JetStream, which recoverable groups need: jetstream {} in its configuration");
+                if (answer == NatsAnswer.Nobody)
+                    Refuse("it has no JetStream, which recoverable groups need: jetstream {} in its configuration");
                 done(null, 0);
                 return;
             }
@@ -85,7 +90,8 @@ internal sealed class NatsHistory(NatsBus bus, NatsRequests requests)
             // existing stream.
             if (error == NatsStream.Overlaps && tries > 1 && AskStream(what, subject, payload, done, tries - 1)) return;
             if (error == NatsStream.Overlaps) text = "its subjects are those of another stream";
-            if (stream is null && error is not (NatsStream.Different or NatsStream.NotThere)) Tell($"a stream for {subject}: {text}");
+            if (stream is null && error is not (NatsStream.Different or NatsStream.NotThere))
+                Tell($"a stream for {subject}: {text}");
             done(stream, error);
         });
 
@@ -129,7 +135,9 @@ internal sealed class NatsHistory(NatsBus bus, NatsRequests requests)
             // A message is missing inside the stream: the later ones cannot be delivered without a gap.
             Tell($"message {one.Missing} of {one.Subject} is missing: its stream starts again");
             _made.Remove(one.Subject);
-            if (!requests.Ask($"$JS.API.STREAM.DELETE.{NatsStream.NameOf(one.Subject)}", [default], (_, _, _) => one.Done(null))) one.Done(null);
+            if (!requests.Ask($"$JS.API.STREAM.DELETE.{NatsStream.NameOf(one.Subject)}",
+                [default], (_, _, _) => one.Done(null)))
+                one.Done(null);
             return;
         }
 
@@ -154,13 +162,15 @@ internal sealed class NatsHistory(NatsBus bus, NatsRequests requests)
         }
 
         byte[]?[] read = new byte[count][];
-        ReadOnlyMemory<byte>[] wanted = [.. Enumerable.Range(0, count).Select(i => (ReadOnlyMemory<byte>)NatsStream.Get(at + (ulong)i))];
-        bool isTaken = requests.Ask($"$JS.API.DIRECT.GET.{NatsStream.NameOf(one.Subject)}", wanted, (index, answer, body) =>
-        {
-            if (answer == NatsAnswer.Said) read[index] = body.ToArray();
-            else if (answer == NatsAnswer.NotFound) one.Missing = Math.Max(one.Missing, at + (ulong)index);
-            if (--left == 0) Came(one, read);
-        });
+        ReadOnlyMemory<byte>[] wanted = [.. Enumerable.Range(0, count)
+            .Select(i => (ReadOnlyMemory<byte>)NatsStream.Get(at + (ulong)i))];
+        bool isTaken = requests.Ask($"$JS.API.DIRECT.GET.{NatsStream.NameOf(one.Subject)}", wanted,
+            (index, answer, body) =>
+            {
+                if (answer == NatsAnswer.Said) read[index] = body.ToArray();
+                else if (answer == NatsAnswer.NotFound) one.Missing = Math.Max(one.Missing, at + (ulong)index);
+                if (--left == 0) Came(one, read);
+            });
         if (!isTaken) one.Done(null);
     }
 

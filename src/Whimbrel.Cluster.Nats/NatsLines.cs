@@ -32,9 +32,11 @@ internal static class NatsLines
     }
 
     /// <summary>Writes a request with a reply subject and its payload.</summary>
-    internal static void WriteRequest(ArrayBufferWriter<byte> target, string subject, string reply, ReadOnlySpan<byte> payload)
+    internal static void WriteRequest(ArrayBufferWriter<byte> target, string subject, string reply,
+        ReadOnlySpan<byte> payload)
     {
-        target.Write(System.Text.Encoding.ASCII.GetBytes(string.Create(System.Globalization.CultureInfo.InvariantCulture, $"PUB {subject} {reply} {payload.Length}\r\n")));
+        target.Write(System.Text.Encoding.ASCII.GetBytes(string.Create(
+            System.Globalization.CultureInfo.InvariantCulture, $"PUB {subject} {reply} {payload.Length}\r\n")));
         target.Write(payload);
         target.Write("\r\n"u8);
     }

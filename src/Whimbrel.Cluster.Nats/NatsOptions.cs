@@ -34,7 +34,12 @@ public sealed class NatsOptions
     /// Reconnect policy. The default: unlimited attempts, with delays of up to 0.1 s at first and up to 1 s later. The
     /// first connect is not retried, so that a wrong address is reported at start.
     /// </summary>
-    public ReconnectPolicy Reconnect { get; init; } = new() { InitialDelay = TimeSpan.FromSeconds(0.1), MaxDelay = TimeSpan.FromSeconds(1), RetryFirstConnect = false };
+    public ReconnectPolicy Reconnect { get; init; } = new()
+    {
+        InitialDelay = TimeSpan.FromSeconds(0.1),
+        MaxDelay = TimeSpan.FromSeconds(1),
+        RetryFirstConnect = false
+    };
 
     /// <summary>
     /// Called on the bus's loop with the text of a rejected request (permissions) or the reason of a failed reconnect,
@@ -50,5 +55,6 @@ public sealed class NatsOptions
         BrokerSettings.Check(nameof(NatsOptions), PingInterval, ConnectTimeout, Reconnect);
     }
 
-    private static void Refuse(string name, string allowed) => BrokerSettings.Refuse(nameof(NatsOptions), name, allowed);
+    private static void Refuse(string name, string allowed) =>
+        BrokerSettings.Refuse(nameof(NatsOptions), name, allowed);
 }

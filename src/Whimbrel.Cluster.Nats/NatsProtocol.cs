@@ -31,7 +31,8 @@ internal sealed class NatsProtocol(NatsBus bus) : IBrokerProtocol
 
     public int MostBefore(string subject) => NatsLines.MostAroundSubject + subject.Length;
 
-    public int WriteBefore(Span<byte> target, string subject, int envelope) => NatsLines.WritePublish(target, subject, envelope);
+    public int WriteBefore(Span<byte> target, string subject, int envelope) =>
+        NatsLines.WritePublish(target, subject, envelope);
 
     public void Connected(BrokerSession session) => _session = session;
 
@@ -58,7 +59,8 @@ internal sealed class NatsProtocol(NatsBus bus) : IBrokerProtocol
             case NatsItemKind.Pong: if (_stage == Stage.Login && !_session.IsOpen) _session.Open(); break;
             case NatsItemKind.Ok: break;
             case NatsItemKind.Error: HearError(Encoding.UTF8.GetString(item.Body)); break;
-            case NatsItemKind.Malformed: _session.Broken($"what answers there speaks no NATS: '{BrokerSession.Shown(item.Body)}'"); break;
+            case NatsItemKind.Malformed:
+                _session.Broken($"what answers there speaks no NATS: '{BrokerSession.Shown(item.Body)}'"); break;
             default: _session.Broken("it sent a message before it was asked for any"); break;
         }
     }
@@ -104,10 +106,14 @@ internal sealed class NatsProtocol(NatsBus bus) : IBrokerProtocol
             return;
         }
 
-        bool isLogin = error.StartsWith("Authorization", StringComparison.OrdinalIgnoreCase) || error.StartsWith("Authentication", StringComparison.OrdinalIgnoreCase);
+        bool isLogin = error.StartsWith("Authorization", StringComparison.OrdinalIgnoreCase)
+            || error.StartsWith("Authentication", StringComparison.OrdinalIgnoreCase);
         if (!isLogin) _session.Fail($"it said '{error}'");
-        else if (!bus.HasLogin) _session.Fail($"it requires authentication ('{error}'): give User and Password, or Token, in NatsOptions or in the address{Nkeys}");
-        else _session.Fail($"it does not take these credentials ('{error}'): see User and Password, or Token, in NatsOptions and in the address{Nkeys}");
+        else if (!bus.HasLogin)
+            _session.Fail($"it requires authentication ('{error}'): give User and Password, or Token, in NatsOptions "
+                + $"or in the address{Nkeys}");
+        else _session.Fail($"it does not take these credentials ('{error}'): see User and Password, or Token, in "
+            + $"NatsOptions and in the address{Nkeys}");
     }
 
     // .NET has no Ed25519, and this library contains no cryptography of its own.

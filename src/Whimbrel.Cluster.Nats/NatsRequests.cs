@@ -41,14 +41,18 @@ internal sealed class NatsRequests(NatsBus bus)
         if (Number == 0)
         {
             Number = bus.TakeNumber();
-            session.Command(Encoding.ASCII.GetBytes(string.Create(CultureInfo.InvariantCulture, $"SUB {_inbox}* {Number}\r\n")));
+            session.Command(
+                Encoding.ASCII.GetBytes(string.Create(CultureInfo.InvariantCulture, $"SUB {_inbox}* {Number}\r\n")));
         }
 
         ArrayBufferWriter<byte> bytes = new();
         ulong number = _last;
-        foreach (ReadOnlyMemory<byte> payload in payloads) NatsLines.WriteRequest(bytes, subject, _inbox + (++number).ToString(CultureInfo.InvariantCulture), payload.Span);
+        foreach (ReadOnlyMemory<byte> payload in payloads)
+            NatsLines.WriteRequest(bytes, subject, _inbox + (++number).ToString(CultureInfo.InvariantCulture),
+                payload.Span);
         if (!session.TryCommand(bytes.WrittenSpan)) return false;
-        for (int i = 0; i < payloads.Count; i++) _waiting.Add(++_last, (done, i, Loop!.TimeMs + (long)Within.TotalMilliseconds));
+        for (int i = 0; i < payloads.Count; i++)
+            _waiting.Add(++_last, (done, i, Loop!.TimeMs + (long)Within.TotalMilliseconds));
         if (_timer is not { IsActive: true }) Watch();
         return true;
     }
@@ -57,7 +61,9 @@ internal sealed class NatsRequests(NatsBus bus)
     {
         ReadOnlySpan<byte> number = message.Subject[(message.Subject.LastIndexOf((byte)'.') + 1)..];
         // An unknown number is an answer that came too late.
-        if (!Utf8Parser.TryParse(number, out ulong of, out int used) || used != number.Length || !_waiting.Remove(of, out (NatsAnswered Done, int Index, long UntilMs) one)) return;
+        if (!Utf8Parser.TryParse(number, out ulong of, out int used) || used != number.Length
+            || !_waiting.Remove(of, out (NatsAnswered Done, int Index, long UntilMs) one))
+            return;
         NatsAnswer answer = StatusOf(message.Headers) switch
         {
             0 => NatsAnswer.Said,
@@ -73,7 +79,8 @@ internal sealed class NatsRequests(NatsBus bus)
     {
         Number = 0;
         _timer?.Cancel();
-        (NatsAnswered Done, int Index, long UntilMs)[] all = [.. _waiting.OrderBy(static w => w.Key).Select(static w => w.Value)];
+        (NatsAnswered Done, int Index, long UntilMs)[] all = [.. _waiting.OrderBy(static w => w.Key)
+            .Select(static w => w.Value)];
         _waiting.Clear();
         foreach ((NatsAnswered done, int index, _) in all) done(index, NatsAnswer.None, default);
     }
@@ -84,7 +91,9 @@ internal sealed class NatsRequests(NatsBus bus)
     private static int StatusOf(ReadOnlySpan<byte> headers)
     {
         ReadOnlySpan<byte> prefix = "NATS/1.0 "u8;
-        return headers.StartsWith(prefix) && Utf8Parser.TryParse(headers[prefix.Length..], out int status, out _) ? status : 0;
+        return headers.StartsWith(prefix) && Utf8Parser.TryParse(headers[prefix.Length..], out int status, out _)
+            ? status
+            : 0;
     }
 
     private void Watch() => _timer = Loop!.StartTimer(Within / 4, static r => ((NatsRequests)r!).EndLate(), this);
@@ -95,7 +104,8 @@ internal sealed class NatsRequests(NatsBus bus)
         ulong[] late = [.. _waiting.Where(w => w.Value.UntilMs <= now).Select(static w => w.Key).Order()];
         foreach (ulong number in late)
         {
-            if (_waiting.Remove(number, out (NatsAnswered Done, int Index, long UntilMs) one)) one.Done(one.Index, NatsAnswer.None, default);
+            if (_waiting.Remove(number, out (NatsAnswered Done, int Index, long UntilMs) one))
+                one.Done(one.Index, NatsAnswer.None, default);
         }
 
         if (_waiting.Count > 0) Watch();

@@ -20,7 +20,8 @@ internal sealed record NatsStream(ulong Epoch, ulong First, ulong Last)
     private const int MostAroundMessage = 2048;
 
     /// <summary>Returns the name of a stream: without dots, and short enough for a file name.</summary>
-    internal static string NameOf(string subject) => $"whimbrel_{Convert.ToHexStringLower(SHA256.HashData(Encoding.UTF8.GetBytes(subject)).AsSpan(0, 16))}";
+    internal static string NameOf(string subject) =>
+        $"whimbrel_{Convert.ToHexStringLower(SHA256.HashData(Encoding.UTF8.GetBytes(subject)).AsSpan(0, 16))}";
 
     /// <summary>Returns the subject of a stream's messages. The subject itself carries the announcements.</summary>
     internal static string SubjectOf(string subject) => subject + ".log";
@@ -54,7 +55,8 @@ internal sealed record NatsStream(ulong Epoch, ulong First, ulong Last)
     }
 
     /// <summary>Returns the request for a message.</summary>
-    internal static byte[] Get(ulong offset) => Encoding.ASCII.GetBytes(string.Create(CultureInfo.InvariantCulture, $"{{\"seq\":{offset}}}"));
+    internal static byte[] Get(ulong offset) =>
+        Encoding.ASCII.GetBytes(string.Create(CultureInfo.InvariantCulture, $"{{\"seq\":{offset}}}"));
 
     /// <summary>Returns whether a message was stored; otherwise <paramref name="why"/> is the reason.</summary>
     internal static bool IsStored(ReadOnlySpan<byte> json, out string? why)
@@ -65,7 +67,8 @@ internal sealed record NatsStream(ulong Epoch, ulong First, ulong Last)
             Utf8JsonReader reader = new(json);
             using JsonDocument document = JsonDocument.ParseValue(ref reader);
             if (ErrorOf(document.RootElement) is { } error) why = error.Text;
-            return why is null && document.RootElement.TryGetProperty("seq", out JsonElement seq) && seq.TryGetUInt64(out ulong offset) && offset > 0;
+            return why is null && document.RootElement.TryGetProperty("seq", out JsonElement seq)
+                && seq.TryGetUInt64(out ulong offset) && offset > 0;
         }
         catch (Exception e) when (e is JsonException or InvalidOperationException)
         {
@@ -93,9 +96,11 @@ internal sealed record NatsStream(ulong Epoch, ulong First, ulong Last)
             JsonElement state = root.GetProperty("state");
             ulong first = state.GetProperty("first_seq").GetUInt64(), last = state.GetProperty("last_seq").GetUInt64();
             bool isEmpty = state.GetProperty("messages").GetUInt64() == 0;
-            return new NatsStream((ulong)root.GetProperty("created").GetDateTimeOffset().UtcTicks, isEmpty ? last + 1 : first, last);
+            return new NatsStream((ulong)root.GetProperty("created").GetDateTimeOffset().UtcTicks,
+                isEmpty ? last + 1 : first, last);
         }
-        catch (Exception e) when (e is JsonException or InvalidOperationException or KeyNotFoundException or FormatException)
+        catch (Exception e)
+            when (e is JsonException or InvalidOperationException or KeyNotFoundException or FormatException)
         {
             return null;
         }
@@ -104,7 +109,10 @@ internal sealed record NatsStream(ulong Epoch, ulong First, ulong Last)
     private static (int Number, string Text)? ErrorOf(JsonElement root)
     {
         if (!root.TryGetProperty("error", out JsonElement error)) return null;
-        int number = error.TryGetProperty("err_code", out JsonElement code) && code.TryGetInt32(out int given) ? given : 0;
-        return (number, error.TryGetProperty("description", out JsonElement text) ? BrokerSession.Shown(Encoding.UTF8.GetBytes(text.GetString() ?? "")) : "");
+        int number =
+            error.TryGetProperty("err_code", out JsonElement code) && code.TryGetInt32(out int given) ? given : 0;
+        return (number, error.TryGetProperty("description", out JsonElement text)
+            ? BrokerSession.Shown(Encoding.UTF8.GetBytes(text.GetString() ?? ""))
+            : "");
     }
 }

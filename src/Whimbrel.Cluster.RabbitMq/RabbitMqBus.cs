@@ -16,7 +16,8 @@ public sealed class RabbitMqBus : IGroupBus
     /// <summary>Largest envelope of a node, in bytes.</summary>
     internal const int MostEnvelopeBytes = (16 << 20) + 1024;
 
-    private readonly Dictionary<string, Subscription> _subscriptions = new(StringComparer.Ordinal); // by key; on the loop, as the next two
+    // by key; on the loop, as the next two
+    private readonly Dictionary<string, Subscription> _subscriptions = new(StringComparer.Ordinal);
     private RabbitMqLink? _link;
     private bool _isReached;
     private readonly CancellationTokenSource _stop = new();
@@ -60,7 +61,8 @@ public sealed class RabbitMqBus : IGroupBus
             MaxInboundMessageBodySize = MostEnvelopeBytes,
         };
         bool isTls = parsed.WantsTls || _options.Tls is not null;
-        _servers = [.. parsed.Servers.Select(s => isTls ? new AmqpTcpEndpoint(s.Host, s.Port, TlsFor(s.Host)) : new AmqpTcpEndpoint(s.Host, s.Port))];
+        _servers = [.. parsed.Servers.Select(
+            s => isTls ? new AmqpTcpEndpoint(s.Host, s.Port, TlsFor(s.Host)) : new AmqpTcpEndpoint(s.Host, s.Port))];
     }
 
     /// <summary>
@@ -78,7 +80,9 @@ public sealed class RabbitMqBus : IGroupBus
     public string Description { get; }
 
     /// <inheritdoc/>
-    public string Reached => _link is { } link ? $"RabbitMQ {link.Server} (of {Description[(Description.IndexOf(' ', StringComparison.Ordinal) + 1)..]})" : Description;
+    public string Reached => _link is { } link
+        ? $"RabbitMQ {link.Server} (of {Description[(Description.IndexOf(' ', StringComparison.Ordinal) + 1)..]})"
+        : Description;
 
     /// <inheritdoc/>
     public int MaxEnvelopeBytes => MostEnvelopeBytes;
@@ -92,9 +96,11 @@ public sealed class RabbitMqBus : IGroupBus
     {
         ArgumentNullException.ThrowIfNull(loop);
         ArgumentNullException.ThrowIfNull(listener);
-        if (_loop is not null || _stopped.IsCancellationRequested) throw new InvalidOperationException("A bus serves one node, and is started once.");
+        if (_loop is not null || _stopped.IsCancellationRequested)
+            throw new InvalidOperationException("A bus serves one node, and is started once.");
         (_loop, _listener) = (loop, listener);
-        using CancellationTokenSource either = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken, _stopped);
+        using CancellationTokenSource either = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken,
+            _stopped);
         RabbitMqLink link = await ConnectAsync(either.Token).ConfigureAwait(false);
         loop.Post(() => Opened(link));
         _running = RunAsync(link);
@@ -124,7 +130,9 @@ public sealed class RabbitMqBus : IGroupBus
     public void Unsubscribe(string subject)
     {
         string key = RabbitMqLink.KeyOf(subject);
-        if (_link is not { } link || !_subscriptions.TryGetValue(key, out Subscription subscription) || !subscription.IsWanted) return;
+        if (_link is not { } link || !_subscriptions.TryGetValue(key, out Subscription subscription)
+            || !subscription.IsWanted)
+            return;
         _subscriptions[key] = new Subscription { Leaving = subscription.Leaving + 1 };
         link.Unbind(key);
     }
@@ -143,12 +151,16 @@ public sealed class RabbitMqBus : IGroupBus
     internal void Received(RabbitMqLink link, string key, byte[] envelope)
     {
         // Messages before the mark of an unsubscription belong to the previous subscription.
-        if (link == _link && !IsOver && _subscriptions.TryGetValue(key, out Subscription subscription) && subscription is { IsWanted: true, Leaving: 0 }) _listener!.OnEnvelope(envelope);
+        if (link == _link && !IsOver && _subscriptions.TryGetValue(key, out Subscription subscription)
+            && subscription is { IsWanted: true, Leaving: 0 })
+            _listener!.OnEnvelope(envelope);
     }
 
     internal void Unsubscribed(RabbitMqLink link, string key)
     {
-        if (link != _link || !_subscriptions.TryGetValue(key, out Subscription subscription) || subscription.Leaving == 0) return;
+        if (link != _link || !_subscriptions.TryGetValue(key, out Subscription subscription)
+            || subscription.Leaving == 0)
+            return;
         subscription.Leaving--;
         if (subscription is { IsWanted: false, Leaving: 0 }) _subscriptions.Remove(key);
         else _subscriptions[key] = subscription;
@@ -208,9 +220,11 @@ public sealed class RabbitMqBus : IGroupBus
     private async Task<RabbitMqLink> ReconnectAsync()
     {
         ReconnectPolicy policy = _options.Reconnect;
-        for (TimeSpan delay = policy.InitialDelay; ; delay = TimeSpan.FromTicks((long)Math.Min(delay.Ticks * policy.Factor, policy.MaxDelay.Ticks)))
+        for (TimeSpan delay = policy.InitialDelay; ;
+            delay = TimeSpan.FromTicks((long)Math.Min(delay.Ticks * policy.Factor, policy.MaxDelay.Ticks)))
         {
-            await Task.Delay(policy.Jitter ? delay * Random.Shared.NextDouble() : delay, _stopped).ConfigureAwait(false);
+            await Task.Delay(policy.Jitter ? delay * Random.Shared.NextDouble() : delay, _stopped)
+                .ConfigureAwait(false);
             try
             {
                 return await ConnectAsync(_stopped).ConfigureAwait(false);
@@ -234,7 +248,8 @@ public sealed class RabbitMqBus : IGroupBus
         catch (Exception e)
 #pragma warning restore CA1031
         {
-            _loop!.Post(() => throw new InvalidOperationException($"{nameof(RabbitMqOptions)}.{nameof(RabbitMqOptions.OnTrouble)} threw: {e.Message}", e));
+            _loop!.Post(() => throw new InvalidOperationException(
+                $"{nameof(RabbitMqOptions)}.{nameof(RabbitMqOptions.OnTrouble)} threw: {e.Message}", e));
         }
     }
 
@@ -247,7 +262,8 @@ public sealed class RabbitMqBus : IGroupBus
             try
             {
                 AmqpConnection connection = await ConnectAsync(server, cancellationToken).ConfigureAwait(false);
-                RabbitMqLink link = await RabbitMqLink.OpenAsync(this, connection, cancellationToken).ConfigureAwait(false);
+                RabbitMqLink link = await RabbitMqLink.OpenAsync(this, connection, cancellationToken)
+                    .ConfigureAwait(false);
                 _told = null;
                 return link;
             }
@@ -277,7 +293,8 @@ public sealed class RabbitMqBus : IGroupBus
         }
         catch (Exception e) when (e is TimeoutException or OperationCanceledException)
         {
-            _ = dial.ContinueWith(static d => d.Result.AbortAsync(), CancellationToken.None, TaskContinuationOptions.OnlyOnRanToCompletion, TaskScheduler.Default);
+            _ = dial.ContinueWith(static d => d.Result.AbortAsync(), CancellationToken.None,
+                TaskContinuationOptions.OnlyOnRanToCompletion, TaskScheduler.Default);
             throw;
         }
     }
@@ -285,7 +302,8 @@ public sealed class RabbitMqBus : IGroupBus
     private SslOption TlsFor(string host)
     {
         SslOption given = _options.Tls ?? new SslOption();
-        return new SslOption(string.IsNullOrEmpty(given.ServerName) ? host : given.ServerName, given.CertPath, enabled: true)
+        return new SslOption(string.IsNullOrEmpty(given.ServerName) ? host : given.ServerName, given.CertPath,
+            enabled: true)
         {
             AcceptablePolicyErrors = given.AcceptablePolicyErrors,
             CertificateSelectionCallback = given.CertificateSelectionCallback,

@@ -26,20 +26,29 @@ internal static class RabbitMqFailure
     private static IEnumerable<Exception> Causes(Exception failure)
     {
         yield return failure;
-        IEnumerable<Exception> inner = failure is AggregateException several ? several.InnerExceptions : failure.InnerException is { } one ? [one] : [];
+        IEnumerable<Exception> inner = failure is AggregateException several ? several.InnerExceptions
+            : failure.InnerException is { } one ? [one] : [];
         foreach (Exception cause in inner.SelectMany(Causes)) yield return cause;
     }
 
     private static (ErrorCategory Category, string? Text) Judge(Exception cause) => cause switch
     {
-        AuthenticationFailureException e => (ErrorCategory.Refused, $"it does not take these credentials ({Short(e.Message)}): see User and Password in RabbitMqOptions and in the address."),
-        PossibleAuthenticationFailureException => (ErrorCategory.Refused, "it ended the connection at the login: see User and Password in RabbitMqOptions and in the address."),
-        OperationInterruptedException { ShutdownReason: { } reason } => (ErrorCategory.Refused, $"it refuses: {Short(reason.ReplyText)}.{Hint(reason.ReplyCode)}"),
-        AuthenticationException e => (ErrorCategory.Tls, $"TLS failed: {Short(e.Message)} Trusted authorities are set by RabbitMqOptions.Tls."),
-        SocketException { SocketErrorCode: SocketError.ConnectionRefused } => (ErrorCategory.Refused, "connection refused. Does the server run there?"),
-        SocketException { SocketErrorCode: SocketError.HostNotFound or SocketError.TryAgain or SocketError.NoData } => (ErrorCategory.UnknownHost, "the name of its host is unknown. See the address."),
-        TimeoutException or OperationCanceledException => (ErrorCategory.Timeout, "it did not answer in time. Is it a RabbitMQ server, and does it want TLS (amqps://)?"),
-        PacketNotRecognizedException or ProtocolVersionMismatchException or MalformedFrameException => (ErrorCategory.Unreachable, "what answers there speaks no AMQP 0-9-1."),
+        AuthenticationFailureException e => (ErrorCategory.Refused, $"it does not take these credentials "
+            + $"({Short(e.Message)}): see User and Password in RabbitMqOptions and in the address."),
+        PossibleAuthenticationFailureException => (ErrorCategory.Refused,
+            "it ended the connection at the login: see User and Password in RabbitMqOptions and in the address."),
+        OperationInterruptedException { ShutdownReason: { } reason } =>
+            (ErrorCategory.Refused, $"it refuses: {Short(reason.ReplyText)}.{Hint(reason.ReplyCode)}"),
+        AuthenticationException e =>
+            (ErrorCategory.Tls, $"TLS failed: {Short(e.Message)} Trusted authorities are set by RabbitMqOptions.Tls."),
+        SocketException { SocketErrorCode: SocketError.ConnectionRefused } =>
+            (ErrorCategory.Refused, "connection refused. Does the server run there?"),
+        SocketException { SocketErrorCode: SocketError.HostNotFound or SocketError.TryAgain or SocketError.NoData } =>
+            (ErrorCategory.UnknownHost, "the name of its host is unknown. See the address."),
+        TimeoutException or OperationCanceledException => (ErrorCategory.Timeout,
+            "it did not answer in time. Is it a RabbitMQ server, and does it want TLS (amqps://)?"),
+        PacketNotRecognizedException or ProtocolVersionMismatchException or MalformedFrameException =>
+            (ErrorCategory.Unreachable, "what answers there speaks no AMQP 0-9-1."),
         _ => default,
     };
 

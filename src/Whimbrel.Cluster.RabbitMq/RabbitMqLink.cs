@@ -31,11 +31,13 @@ internal sealed class RabbitMqLink : IAsyncDisposable
     private const int MostKeyLength = 255; // of the protocol
     private const int KeptOfLongSubject = 150;
 
-    private static readonly CreateChannelOptions s_channel = new(publisherConfirmationsEnabled: false, publisherConfirmationTrackingEnabled: false, consumerDispatchConcurrency: 1);
+    private static readonly CreateChannelOptions s_channel = new(publisherConfirmationsEnabled: false,
+        publisherConfirmationTrackingEnabled: false, consumerDispatchConcurrency: 1);
 
     private readonly Lock _gate = new();
     private readonly RabbitMqBus _bus;
-    private readonly Channel<Command> _commands = Channel.CreateUnbounded<Command>(new UnboundedChannelOptions { SingleReader = true });
+    private readonly Channel<Command> _commands =
+        Channel.CreateUnbounded<Command>(new UnboundedChannelOptions { SingleReader = true });
     private readonly TaskCompletionSource<string> _ended = new(TaskCreationOptions.RunContinuationsAsynchronously);
     private readonly AmqpConnection _connection;
     private readonly string _queue;
@@ -60,12 +62,14 @@ internal sealed class RabbitMqLink : IAsyncDisposable
     }
 
     /// <summary>Host and port of the server, for messages.</summary>
-    internal string Server => string.Create(CultureInfo.InvariantCulture, $"{_connection.Endpoint.HostName}:{_connection.Endpoint.Port}");
+    internal string Server =>
+        string.Create(CultureInfo.InvariantCulture, $"{_connection.Endpoint.HostName}:{_connection.Endpoint.Port}");
 
     /// <summary>Completes with the reason when the connection has ended, by either side.</summary>
     internal Task<string> Ended => _ended.Task;
 
-    internal static async Task<RabbitMqLink> OpenAsync(RabbitMqBus bus, AmqpConnection connection, CancellationToken cancellationToken)
+    internal static async Task<RabbitMqLink> OpenAsync(RabbitMqBus bus, AmqpConnection connection,
+        CancellationToken cancellationToken)
     {
         RabbitMqLink link = new(bus, connection);
         try
@@ -85,7 +89,8 @@ internal sealed class RabbitMqLink : IAsyncDisposable
     /// which no subject contains, and a hash.
     /// </summary>
     internal static string KeyOf(string subject) =>
-        subject.Length <= MostKeyLength ? subject : $"{subject.AsSpan(0, KeptOfLongSubject)}~{Convert.ToHexStringLower(SHA256.HashData(Encoding.ASCII.GetBytes(subject)))}";
+        subject.Length <= MostKeyLength ? subject : $"{subject.AsSpan(0, KeptOfLongSubject)}~"
+            + $"{Convert.ToHexStringLower(SHA256.HashData(Encoding.ASCII.GetBytes(subject)))}";
 
     // ------------------------------------------------------------------ on the bus's loop
 
@@ -162,11 +167,15 @@ internal sealed class RabbitMqLink : IAsyncDisposable
         _connection.ConnectionShutdownAsync += OverAsync;
         _channel = await _connection.CreateChannelAsync(s_channel, cancellationToken).ConfigureAwait(false);
         _channel.ChannelShutdownAsync += OverAsync;
-        await _channel.ExchangeDeclareAsync(_bus.Exchange, ExchangeType.Direct, durable: false, autoDelete: false, cancellationToken: cancellationToken).ConfigureAwait(false);
-        Dictionary<string, object?> limits = new() { ["x-max-length-bytes"] = MostQueuedBytes, ["x-overflow"] = "drop-head" };
-        await _channel.QueueDeclareAsync(_queue, durable: false, exclusive: true, autoDelete: true, limits, cancellationToken: cancellationToken).ConfigureAwait(false);
+        await _channel.ExchangeDeclareAsync(_bus.Exchange, ExchangeType.Direct, durable: false, autoDelete: false,
+            cancellationToken: cancellationToken).ConfigureAwait(false);
+        Dictionary<string, object?> limits =
+            new() { ["x-max-length-bytes"] = MostQueuedBytes, ["x-overflow"] = "drop-head" };
+        await _channel.QueueDeclareAsync(_queue, durable: false, exclusive: true, autoDelete: true, limits,
+            cancellationToken: cancellationToken).ConfigureAwait(false);
         // For marks: a node needs no additional permission to publish to itself.
-        await _channel.QueueBindAsync(_queue, _bus.Exchange, _queue, cancellationToken: cancellationToken).ConfigureAwait(false);
+        await _channel.QueueBindAsync(_queue, _bus.Exchange, _queue, cancellationToken: cancellationToken)
+            .ConfigureAwait(false);
         await _channel.BasicQosAsync(0, MostUnread, global: false, cancellationToken).ConfigureAwait(false);
         AsyncEventingBasicConsumer consumer = new(_channel);
         consumer.ReceivedAsync += ReceivedAsync;
@@ -203,7 +212,8 @@ internal sealed class RabbitMqLink : IAsyncDisposable
         switch (command.What)
         {
             case What.Publish:
-                await channel.BasicPublishAsync(_bus.Exchange, command.Key, command.Envelope.AsMemory(0, command.Length)).ConfigureAwait(false);
+                await channel.BasicPublishAsync(_bus.Exchange, command.Key,
+                    command.Envelope.AsMemory(0, command.Length)).ConfigureAwait(false);
                 break;
             case What.Bind:
                 await channel.QueueBindAsync(_queue, _bus.Exchange, command.Key, noWait: true).ConfigureAwait(false);
@@ -211,7 +221,8 @@ internal sealed class RabbitMqLink : IAsyncDisposable
             case What.Unbind:
                 await channel.QueueUnbindAsync(_queue, _bus.Exchange, command.Key).ConfigureAwait(false);
                 // The mark follows the messages in transit for the subscription that ends.
-                await channel.BasicPublishAsync(_bus.Exchange, _queue, Encoding.ASCII.GetBytes(command.Key)).ConfigureAwait(false);
+                await channel.BasicPublishAsync(_bus.Exchange, _queue, Encoding.ASCII.GetBytes(command.Key))
+                    .ConfigureAwait(false);
                 break;
             default:
                 await channel.BasicAckAsync(command.Tag, multiple: true).ConfigureAwait(false);
@@ -229,7 +240,8 @@ internal sealed class RabbitMqLink : IAsyncDisposable
 
     private void TellRoom()
     {
-        if (Interlocked.Read(ref _pending) <= PublishLimitBytes / 2 && Interlocked.Exchange(ref _wantsRoom, 0) == 1) _bus.TellRoom(this);
+        if (Interlocked.Read(ref _pending) <= PublishLimitBytes / 2 && Interlocked.Exchange(ref _wantsRoom, 0) == 1)
+            _bus.TellRoom(this);
     }
 
     private Task ReceivedAsync(object sender, BasicDeliverEventArgs message)
@@ -238,7 +250,8 @@ internal sealed class RabbitMqLink : IAsyncDisposable
         lock (_gate)
         {
             isFirst = _arriving.Count == 0;
-            _arriving.Enqueue((message.RoutingKey, message.Body.ToArray(), message.DeliveryTag, message.RoutingKey == _queue));
+            _arriving.Enqueue((message.RoutingKey, message.Body.ToArray(), message.DeliveryTag,
+                message.RoutingKey == _queue));
         }
 
         if (isFirst) _bus.Loop.Post(static l => ((RabbitMqLink)l!).Take(), this);

@@ -40,7 +40,12 @@ public sealed class RabbitMqOptions
     /// of up to 0.1 s at first and up to 1 s later. The first connect is not retried, so that a wrong address is
     /// reported at start.
     /// </summary>
-    public ReconnectPolicy Reconnect { get; init; } = new() { InitialDelay = TimeSpan.FromSeconds(0.1), MaxDelay = TimeSpan.FromSeconds(1), RetryFirstConnect = false };
+    public ReconnectPolicy Reconnect { get; init; } = new()
+    {
+        InitialDelay = TimeSpan.FromSeconds(0.1),
+        MaxDelay = TimeSpan.FromSeconds(1),
+        RetryFirstConnect = false
+    };
 
     /// <summary>
     /// Called on the thread pool with the reason of a failed reconnect, whenever it is new. Exceptions are logged as
@@ -51,10 +56,14 @@ public sealed class RabbitMqOptions
     internal void Check()
     {
         if (User is null != Password is null) Refuse(nameof(Password), "given where there is a User, and only there");
-        if (Exchange is not { Length: >= 1 and <= 64 } || !Exchange.All(static c => char.IsAsciiLetterOrDigit(c) || c is '-' or '_' or '.' or ':')) Refuse(nameof(Exchange), "1 to 64 ASCII letters, digits and - _ . :");
-        if (Heartbeat < TimeSpan.FromSeconds(1) || Heartbeat > TimeSpan.FromHours(1)) Refuse(nameof(Heartbeat), "1 s up to an hour");
+        if (Exchange is not { Length: >= 1 and <= 64 }
+            || !Exchange.All(static c => char.IsAsciiLetterOrDigit(c) || c is '-' or '_' or '.' or ':'))
+            Refuse(nameof(Exchange), "1 to 64 ASCII letters, digits and - _ . :");
+        if (Heartbeat < TimeSpan.FromSeconds(1) || Heartbeat > TimeSpan.FromHours(1))
+            Refuse(nameof(Heartbeat), "1 s up to an hour");
         BrokerSettings.Check(nameof(RabbitMqOptions), Heartbeat, ConnectTimeout, Reconnect);
     }
 
-    private static void Refuse(string name, string allowed) => BrokerSettings.Refuse(nameof(RabbitMqOptions), name, allowed);
+    private static void Refuse(string name, string allowed) =>
+        BrokerSettings.Refuse(nameof(RabbitMqOptions), name, allowed);
 }

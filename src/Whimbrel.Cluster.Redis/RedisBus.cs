@@ -32,8 +32,11 @@ public sealed class RedisBus : IGroupBus, IGroupHistory
         RedisAddress parsed = RedisAddress.Parse(address);
         options ??= new RedisOptions();
         options.Check();
-        string? user = options.Password is null ? parsed.User : options.User, password = options.Password ?? parsed.Password;
-        Hello = password is null ? RedisCommands.Write("HELLO", "3", "SETNAME", "whimbrel") : RedisCommands.Write("HELLO", "3", "AUTH", user ?? "default", password, "SETNAME", "whimbrel");
+        string? user = options.Password is null ? parsed.User : options.User,
+            password = options.Password ?? parsed.Password;
+        Hello = password is null
+            ? RedisCommands.Write("HELLO", "3", "SETNAME", "whimbrel")
+            : RedisCommands.Write("HELLO", "3", "AUTH", user ?? "default", password, "SETNAME", "whimbrel");
         Prefix = options.Prefix;
         BrokerSettings settings = new()
         {
@@ -83,7 +86,8 @@ public sealed class RedisBus : IGroupBus, IGroupHistory
     internal byte[] Hello { get; }
 
     /// <inheritdoc/>
-    public ValueTask StartAsync(Loop loop, IGroupBusListener listener, CancellationToken cancellationToken) => Link.StartAsync(loop, listener, cancellationToken);
+    public ValueTask StartAsync(Loop loop, IGroupBusListener listener, CancellationToken cancellationToken) =>
+        Link.StartAsync(loop, listener, cancellationToken);
 
     /// <inheritdoc/>
     public int Publish(ReadOnlySpan<BusMessage> messages) => Link.Publish(messages);
@@ -92,7 +96,8 @@ public sealed class RedisBus : IGroupBus, IGroupHistory
     public void Subscribe(string subject)
     {
         if (Link.Session is not { } session) return;
-        if (!_subscriptions.TryGetValue(subject, out RedisSubscription? subscription)) _subscriptions.Add(subject, subscription = new RedisSubscription());
+        if (!_subscriptions.TryGetValue(subject, out RedisSubscription? subscription))
+            _subscriptions.Add(subject, subscription = new RedisSubscription());
         if (subscription.IsWanted) return;
         subscription.IsWanted = true;
         session.Command(RedisCommands.Write("SUBSCRIBE", Prefix + subject));
@@ -101,14 +106,17 @@ public sealed class RedisBus : IGroupBus, IGroupHistory
     /// <inheritdoc/>
     public void Unsubscribe(string subject)
     {
-        if (Link.Session is not { } session || !_subscriptions.TryGetValue(subject, out RedisSubscription? subscription) || !subscription.IsWanted) return;
+        if (Link.Session is not { } session || !_subscriptions.TryGetValue(subject, out RedisSubscription? subscription)
+            || !subscription.IsWanted)
+            return;
         subscription.IsWanted = false;
         subscription.Leaving++;
         session.Command(RedisCommands.Write("UNSUBSCRIBE", Prefix + subject));
     }
 
     /// <inheritdoc/>
-    public bool Append(string subject, HistoryLimits limits, IReadOnlyList<ReadOnlyMemory<byte>> envelopes, Action<bool> done)
+    public bool Append(string subject, HistoryLimits limits, IReadOnlyList<ReadOnlyMemory<byte>> envelopes,
+        Action<bool> done)
     {
         ArgumentNullException.ThrowIfNull(limits);
         ArgumentNullException.ThrowIfNull(done);
@@ -139,17 +147,22 @@ public sealed class RedisBus : IGroupBus, IGroupHistory
     {
         if (Link.Listener is not { } listener || push.Count != 3) return;
         ReadOnlySpan<byte> rest = push.Body;
-        RespItem what = RespReader.Next(ref rest), channel = RespReader.Next(ref rest), third = RespReader.Next(ref rest);
-        if (channel.Kind != RespKind.Bulk || !channel.Body.StartsWith(_prefix) || channel.Body.Length - _prefix.Length > MostSubjectLength) return;
+        RespItem what = RespReader.Next(ref rest), channel = RespReader.Next(ref rest),
+            third = RespReader.Next(ref rest);
+        if (channel.Kind != RespKind.Bulk || !channel.Body.StartsWith(_prefix)
+            || channel.Body.Length - _prefix.Length > MostSubjectLength)
+            return;
         Span<char> subject = stackalloc char[MostSubjectLength];
         subject = subject[..Encoding.ASCII.GetChars(channel.Body[_prefix.Length..], subject)];
         if (!_subscriptionsBySpan.TryGetValue(subject, out RedisSubscription? subscription)) return;
         if (what.Is("message"u8))
         {
             // Messages before the answer to an unsubscription belong to the previous subscription.
-            if (subscription is { IsWanted: true, Leaving: 0 } && third.Kind == RespKind.Bulk) listener.OnEnvelope(third.Body);
+            if (subscription is { IsWanted: true, Leaving: 0 } && third.Kind == RespKind.Bulk)
+                listener.OnEnvelope(third.Body);
         }
-        else if (what.Is("unsubscribe"u8) && subscription.Leaving > 0 && --subscription.Leaving == 0 && !subscription.IsWanted)
+        else if (what.Is("unsubscribe"u8) && subscription.Leaving > 0 && --subscription.Leaving == 0
+            && !subscription.IsWanted)
         {
             _subscriptionsBySpan.Remove(subject);
         }

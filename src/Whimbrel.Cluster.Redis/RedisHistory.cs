@@ -76,7 +76,8 @@ internal sealed class RedisHistory(RedisBus bus)
 
     /// <summary>Appends envelopes and reads entries.</summary>
     /// <returns>False if the request was not sent.</returns>
-    internal bool Ask(string subject, HistoryLimits limits, ulong after, int most, IReadOnlyList<ReadOnlyMemory<byte>> envelopes, Action<HistoryPage?> done)
+    internal bool Ask(string subject, HistoryLimits limits, ulong after, int most,
+        IReadOnlyList<ReadOnlyMemory<byte>> envelopes, Action<HistoryPage?> done)
     {
         if (bus.Link.Session is not { } session || session.BytesPending > BrokerLink.PublishLimitBytes) return false;
         after = Math.Min(after, MostOffset);
@@ -84,9 +85,12 @@ internal sealed class RedisHistory(RedisBus bus)
         RedisCommandWriter command = new();
         // A hash tag puts both keys into one slot, for servers of a Redis cluster.
         string key = $"{bus.Prefix}{{{subject}}}";
-        command.Begin(11 + envelopes.Count).Word("EVAL"u8).Word(s_script).Word("2").Word($"{key}:known").Word($"{key}:entries");
-        command.Word(Invariant($"{Random.Shared.NextInt64(1, long.MaxValue)}")).Word(Invariant($"{limits.MaxCount}")).Word(Invariant($"{limits.MaxBytes}"));
-        command.Word(Invariant($"{(long)limits.MaxAge.TotalMilliseconds}")).Word(Invariant($"{after + 1}")).Word(Invariant($"{most}"));
+        command.Begin(11 + envelopes.Count).Word("EVAL"u8).Word(s_script).Word("2").Word($"{key}:known")
+            .Word($"{key}:entries");
+        command.Word(Invariant($"{Random.Shared.NextInt64(1, long.MaxValue)}")).Word(Invariant($"{limits.MaxCount}"))
+            .Word(Invariant($"{limits.MaxBytes}"));
+        command.Word(Invariant($"{(long)limits.MaxAge.TotalMilliseconds}")).Word(Invariant($"{after + 1}"))
+            .Word(Invariant($"{most}"));
         foreach (ReadOnlyMemory<byte> envelope in envelopes) command.Word(envelope.Span);
         command.Begin(2).Word("PING"u8).Word(mark);
         if (!session.TryCommand(command.Written)) return false;
@@ -122,7 +126,9 @@ internal sealed class RedisHistory(RedisBus bus)
     private static HistoryPage? PageOf(in RespItem array, ulong after)
     {
         ReadOnlySpan<byte> rest = array.Body;
-        if (array.Count < 3 || !TryNumber(ref rest, out ulong epoch) || !TryNumber(ref rest, out ulong first) || !TryNumber(ref rest, out ulong last) || epoch == 0) return null;
+        if (array.Count < 3 || !TryNumber(ref rest, out ulong epoch)
+            || !TryNumber(ref rest, out ulong first) || !TryNumber(ref rest, out ulong last) || epoch == 0)
+            return null;
         ulong at = Math.Max(after + 1, first);
         HistoryEntry[] entries = new HistoryEntry[array.Count - 3];
         for (int i = 0; i < entries.Length; i++)
@@ -139,6 +145,7 @@ internal sealed class RedisHistory(RedisBus bus)
     {
         RespItem item = RespReader.Next(ref rest);
         number = 0;
-        return item.Kind == RespKind.Bulk && Utf8Parser.TryParse(item.Body, out number, out int used) && used == item.Body.Length;
+        return item.Kind == RespKind.Bulk && Utf8Parser.TryParse(item.Body, out number, out int used)
+            && used == item.Body.Length;
     }
 }

@@ -38,7 +38,12 @@ public sealed class RedisOptions
     /// Reconnect policy. The default: unlimited attempts, with delays of up to 0.1 s at first and up to 1 s later. The
     /// first connect is not retried, so that a wrong address is reported at start.
     /// </summary>
-    public ReconnectPolicy Reconnect { get; init; } = new() { InitialDelay = TimeSpan.FromSeconds(0.1), MaxDelay = TimeSpan.FromSeconds(1), RetryFirstConnect = false };
+    public ReconnectPolicy Reconnect { get; init; } = new()
+    {
+        InitialDelay = TimeSpan.FromSeconds(0.1),
+        MaxDelay = TimeSpan.FromSeconds(1),
+        RetryFirstConnect = false
+    };
 
     /// <summary>
     /// Called on the bus's loop with the text of a rejected request (permissions) or the reason of a failed reconnect,
@@ -50,9 +55,12 @@ public sealed class RedisOptions
     internal void Check()
     {
         if (User is not null && Password is null) Refuse(nameof(Password), "given where there is a User");
-        if (Prefix is not { Length: <= 64 } || !Prefix.All(static c => char.IsAsciiLetterOrDigit(c) || c is '-' or '_' or '.' or ':' or '{' or '}')) Refuse(nameof(Prefix), "up to 64 ASCII letters, digits and - _ . : { }");
+        if (Prefix is not { Length: <= 64 }
+            || !Prefix.All(static c => char.IsAsciiLetterOrDigit(c) || c is '-' or '_' or '.' or ':' or '{' or '}'))
+            Refuse(nameof(Prefix), "up to 64 ASCII letters, digits and - _ . : { }");
         BrokerSettings.Check(nameof(RedisOptions), PingInterval, ConnectTimeout, Reconnect);
     }
 
-    private static void Refuse(string name, string allowed) => BrokerSettings.Refuse(nameof(RedisOptions), name, allowed);
+    private static void Refuse(string name, string allowed) =>
+        BrokerSettings.Refuse(nameof(RedisOptions), name, allowed);
 }

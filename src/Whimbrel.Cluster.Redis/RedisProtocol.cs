@@ -18,7 +18,8 @@ internal sealed class RedisProtocol(RedisBus bus) : IBrokerProtocol
 
     public int MostBefore(string subject) => RedisCommands.MostAroundPublish + bus.Prefix.Length + subject.Length;
 
-    public int WriteBefore(Span<byte> target, string subject, int envelope) => RedisCommands.WritePublish(target, bus.Prefix, subject, envelope);
+    public int WriteBefore(Span<byte> target, string subject, int envelope) =>
+        RedisCommands.WritePublish(target, bus.Prefix, subject, envelope);
 
     public void Connected(BrokerSession session)
     {
@@ -35,7 +36,8 @@ internal sealed class RedisProtocol(RedisBus bus) : IBrokerProtocol
     {
         RespItem item = RespReader.Read(unread, RedisBus.MostEnvelopeBytes);
         if (item.Kind == RespKind.Incomplete) _session.Need(item.More);
-        else if (item.Kind == RespKind.Malformed) _session.Broken($"what answers there speaks no RESP: '{BrokerSession.Shown(item.Body)}'");
+        else if (item.Kind == RespKind.Malformed)
+            _session.Broken($"what answers there speaks no RESP: '{BrokerSession.Shown(item.Body)}'");
         else if (item.Kind == RespKind.TooLarge && _session.IsOpen) _session.PassOver(item.More);
         else if (_session.IsOpen) Take(item);
         else Greet(item);
@@ -62,7 +64,8 @@ internal sealed class RedisProtocol(RedisBus bus) : IBrokerProtocol
         }
         else if (IsReplica(item))
         {
-            _session.Fail("it is a replica, and messages published there do not reach the other servers. Give the address of its primary");
+            _session.Fail("it is a replica, and messages published there do not reach the other servers. Give the "
+                + "address of its primary");
         }
         else
         {
@@ -86,17 +89,23 @@ internal sealed class RedisProtocol(RedisBus bus) : IBrokerProtocol
     /// <summary>Ends the connection after an error. The first word of the error is its code.</summary>
     private void Refuse(string error) => _session.Fail(error.Split(' ', 2)[0] switch
     {
-        "WRONGPASS" => $"it does not take these credentials ('{error}'): see User and Password in RedisOptions and in the address",
-        "NOAUTH" => "it requires authentication (NOAUTH): give Password, and User where there is one, in RedisOptions or in the address",
+        "WRONGPASS" =>
+            $"it does not take these credentials ('{error}'): see User and Password in RedisOptions and in the address",
+        "NOAUTH" => "it requires authentication (NOAUTH): give Password, and User where there is one, in RedisOptions "
+            + "or in the address",
         "NOPROTO" => "it speaks no RESP3, which Redis has from version 6 on",
-        "ERR" when error.StartsWith("ERR unknown command", StringComparison.OrdinalIgnoreCase) => "it speaks no RESP3, which Redis has from version 6 on",
+        "ERR" when error.StartsWith("ERR unknown command", StringComparison.OrdinalIgnoreCase) =>
+            "it speaks no RESP3, which Redis has from version 6 on",
         "DENIED" => $"it is in protected mode and serves its own machine only ('{error}')",
         _ => $"it said '{error}'",
     });
 
     private void TellRefused(string error) =>
-        bus.Link.Refused($"{error}.{(error.StartsWith("NOPERM", StringComparison.Ordinal) ? " The user needs +@pubsub +ping and its channels (&whimbrel:*); for recoverable groups +eval +info +time +del +pexpire +@hash +@stream and their keys (~whimbrel:*) as well." : "")}");
+        bus.Link.Refused(
+            $"{error}.{(error.StartsWith("NOPERM", StringComparison.Ordinal) ? " The user needs +@pubsub +ping and its channels (&whimbrel:*); for recoverable groups +eval +info +time +del +pexpire +@hash +@stream and their keys (~whimbrel:*) as well." : "")}");
 
     public string? GuessEnd(CloseReason reason) =>
-        !_session.IsOpen && bus.Link.Settings.Tls is null ? $"it ended the connection before it answered ({reason}). If it wants TLS: rediss:// or RedisOptions.Tls" : null;
+        !_session.IsOpen && bus.Link.Settings.Tls is null
+            ? $"it ended the connection before it answered ({reason}). If it wants TLS: rediss:// or RedisOptions.Tls"
+            : null;
 }

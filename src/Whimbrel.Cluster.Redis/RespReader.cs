@@ -61,9 +61,15 @@ internal static class RespReader
             at += head.Length;
             if (head.HasBody)
             {
-                if (head.Body > mostBulk) return isPush && depth == 1 && left[1] == 0 ? new RespItem { Kind = RespKind.TooLarge, Length = at, More = head.Body + 2 } : Malformed(input);
-                if (input.Length - at < head.Body + 2) return Incomplete(input, at + head.Body + 2 + (waiting * LeastValueBytes), mostBulk);
-                if (!input.Slice(at + head.Body, 2).SequenceEqual("\r\n"u8) || (head.Kind == RespKind.Verbatim && (head.Body < 4 || input[at + 3] != ':'))) return Malformed(input);
+                if (head.Body > mostBulk)
+                    return isPush && depth == 1 && left[1] == 0
+                        ? new RespItem { Kind = RespKind.TooLarge, Length = at, More = head.Body + 2 }
+                        : Malformed(input);
+                if (input.Length - at < head.Body + 2)
+                    return Incomplete(input, at + head.Body + 2 + (waiting * LeastValueBytes), mostBulk);
+                if (!input.Slice(at + head.Body, 2).SequenceEqual("\r\n"u8)
+                    || (head.Kind == RespKind.Verbatim && (head.Body < 4 || input[at + 3] != ':')))
+                    return Malformed(input);
                 at += head.Body + 2;
             }
             else if (head.Count > 0)
@@ -78,7 +84,8 @@ internal static class RespReader
             if (depth == 0 && left[0] == 0) break;
         }
 
-        ReadOnlySpan<byte> body = first.IsAggregate ? input[bodyAt..at] : first.HasBody ? input[bodyAt..(at - 2)] : first.Text;
+        ReadOnlySpan<byte> body = first.IsAggregate ? input[bodyAt..at] : first.HasBody ? input[bodyAt..(at - 2)]
+            : first.Text;
         return new RespItem { Kind = first.Kind, Length = at, Count = first.Count, Body = body };
     }
 
@@ -91,9 +98,12 @@ internal static class RespReader
     }
 
     private static RespItem Incomplete(ReadOnlySpan<byte> input, long least, int mostBulk) =>
-        least > (long)mostBulk + MostAroundBulk ? Malformed(input) : new RespItem { More = Math.Max((int)least, input.Length + 1) };
+        least > (long)mostBulk + MostAroundBulk
+            ? Malformed(input)
+            : new RespItem { More = Math.Max((int)least, input.Length + 1) };
 
-    private static RespItem Malformed(ReadOnlySpan<byte> input) => new() { Kind = RespKind.Malformed, Body = input.Length > MostShownBytes ? input[..MostShownBytes] : input };
+    private static RespItem Malformed(ReadOnlySpan<byte> input) =>
+        new() { Kind = RespKind.Malformed, Body = input.Length > MostShownBytes ? input[..MostShownBytes] : input };
 
     private static Head ReadHead(ReadOnlySpan<byte> input)
     {
@@ -110,7 +120,8 @@ internal static class RespReader
         {
             '+' => Line(RespKind.Text, text, length, true),
             '-' => Line(RespKind.Error, text, length, true),
-            ':' => Line(RespKind.Number, text, length, IsInteger(text) && text.Length <= 20 && Utf8Parser.TryParse(text, out long _, out int used) && used == text.Length),
+            ':' => Line(RespKind.Number, text, length, IsInteger(text) && text.Length <= 20
+                && Utf8Parser.TryParse(text, out long _, out int used) && used == text.Length),
             '(' => Line(RespKind.BigNumber, text, length, IsInteger(text)),
             ',' => Line(RespKind.Double, text, length, IsDouble(text)),
             '#' => Line(RespKind.Boolean, text, length, text.Length == 1 && text[0] is (byte)'t' or (byte)'f'),
@@ -130,19 +141,23 @@ internal static class RespReader
 
     private static Head Wrong => new() { Kind = RespKind.Malformed };
 
-    private static Head Line(RespKind kind, ReadOnlySpan<byte> text, int length, bool isRight) => isRight ? new Head { Kind = kind, Length = length, Text = text } : Wrong;
+    private static Head Line(RespKind kind, ReadOnlySpan<byte> text, int length, bool isRight) =>
+        isRight ? new Head { Kind = kind, Length = length, Text = text } : Wrong;
 
     private static Head Sized(RespKind kind, ReadOnlySpan<byte> text, int length) =>
         TryCount(text, out int body) ? new Head { Kind = kind, Length = length, Body = body, HasBody = true } : Wrong;
 
     private static Head Several(RespKind kind, ReadOnlySpan<byte> text, int length, int each) =>
-        TryCount(text, out int count) && count <= MostElements ? new Head { Kind = kind, Length = length, Count = count * each, IsAggregate = true } : Wrong;
+        TryCount(text, out int count) && count <= MostElements
+            ? new Head { Kind = kind, Length = length, Count = count * each, IsAggregate = true }
+            : Wrong;
 
     // Nine digits at most, so that additions cannot overflow.
     private static bool TryCount(ReadOnlySpan<byte> text, out int count)
     {
         count = 0;
-        return text.Length is > 0 and <= 9 && !text.ContainsAnyExceptInRange((byte)'0', (byte)'9') && Utf8Parser.TryParse(text, out count, out int _);
+        return text.Length is > 0 and <= 9 && !text.ContainsAnyExceptInRange((byte)'0', (byte)'9')
+            && Utf8Parser.TryParse(text, out count, out int _);
     }
 
     private static bool IsInteger(ReadOnlySpan<byte> text)
@@ -153,7 +168,8 @@ internal static class RespReader
 
     private static bool IsDouble(ReadOnlySpan<byte> text) =>
         text.SequenceEqual("inf"u8) || text.SequenceEqual("-inf"u8) || text.SequenceEqual("nan"u8)
-        || (!text.ContainsAnyExcept(s_ofDoubles) && Utf8Parser.TryParse(text, out double _, out int used) && used == text.Length);
+        || (!text.ContainsAnyExcept(s_ofDoubles) && Utf8Parser.TryParse(text, out double _, out int used)
+            && used == text.Length);
 
     /// <summary>The first line of a value.</summary>
     [StructLayout(LayoutKind.Auto)]

@@ -54,7 +54,8 @@ public sealed partial class Cluster
         if (_arrears.Count == 1) RetryArrears();
     }
 
-    private void RetryArrears() => _arrearsTimer = _loop.StartTimer(s_arrearsRetry, static c => ((Cluster)c!).DeliverArrears(), this);
+    private void RetryArrears() =>
+        _arrearsTimer = _loop.StartTimer(s_arrearsRetry, static c => ((Cluster)c!).DeliverArrears(), this);
 
     private void DeliverArrears()
     {
@@ -63,7 +64,8 @@ public sealed partial class Cluster
         {
             int missed = 0;
             ReadOnlySpan<byte> rest = one.Messages.AsSpan(one.At);
-            for (; one.Left > 0 && Envelope.TryTakeMessage(ref rest, out ReadOnlySpan<byte> message); one.Left--, one.At = one.Messages.Length - rest.Length)
+            for (; one.Left > 0 && Envelope.TryTakeMessage(ref rest, out ReadOnlySpan<byte> message);
+                one.Left--, one.At = one.Messages.Length - rest.Length)
             {
                 if (TryReceive(one.Group, one.Node, message)) continue;
                 if (_loop.TimeMs - one.SinceMs > ArrearsPatienceMs) missed++;

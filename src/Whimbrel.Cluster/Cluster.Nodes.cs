@@ -12,7 +12,8 @@ public sealed partial class Cluster
         Span<byte> payload = stackalloc byte[AnnouncementBytes];
         BinaryPrimitives.WriteInt32LittleEndian(payload, (int)_options.AnnounceInterval.TotalMilliseconds);
         payload[^1] = asks ? (byte)1 : (byte)0;
-        Outgoing announcement = _form.Control(EnvelopeKind.Announcement, (ReadOnlySpan<byte>)[], _nodesSubject, payload);
+        Outgoing announcement = _form.Control(EnvelopeKind.Announcement, (ReadOnlySpan<byte>)[],
+            _nodesSubject, payload);
         announcement.Sequence = 1;
         // If the queue is full, the bus takes nothing, and the others correctly report this node as missing.
         TryControl(announcement);
@@ -28,7 +29,8 @@ public sealed partial class Cluster
         if (_answerTimer is { IsActive: true }) return;
         long waitMs = _announcedAtMs + LeastBetweenAnnouncementsMs - _loop.TimeMs;
         if (waitMs <= 0) Announce(asks: false);
-        else _answerTimer = _loop.StartTimer(TimeSpan.FromMilliseconds(waitMs), static c => ((Cluster)c!).AnnounceIfReached(), this);
+        else _answerTimer = _loop.StartTimer(TimeSpan.FromMilliseconds(waitMs),
+            static c => ((Cluster)c!).AnnounceIfReached(), this);
     }
 
     private void AnnounceIfReached()
@@ -45,13 +47,15 @@ public sealed partial class Cluster
             return;
         }
 
-        if (envelope.Payload.Length != AnnouncementBytes || BinaryPrimitives.ReadInt32LittleEndian(envelope.Payload) is var intervalMs && intervalMs <= 0)
+        if (envelope.Payload.Length != AnnouncementBytes
+            || BinaryPrimitives.ReadInt32LittleEndian(envelope.Payload) is var intervalMs && intervalMs <= 0)
         {
             Interlocked.Increment(ref _refused);
             return;
         }
 
-        bool isAnother = _nodes.Announce(envelope.Instance, NameOf(envelope), BinaryPrimitives.ReadInt32LittleEndian(envelope.Payload), _watchMs);
+        bool isAnother = _nodes.Announce(envelope.Instance, NameOf(envelope),
+            BinaryPrimitives.ReadInt32LittleEndian(envelope.Payload), _watchMs);
         if (isAnother || _isHeld) NodesChanged();
         if (envelope.Payload[^1] != 0) AnswerAnnouncement();
     }
@@ -65,7 +69,8 @@ public sealed partial class Cluster
         _beatAtMs = nowMs;
         if (!_isConnected) return;
         Announce(asks: false);
-        if (!_isHeld && _nodes.Judge(_watchMs, intervalMs, (long)_options.ForgetNodesAfter.TotalMilliseconds)) JudgeNodes();
+        if (!_isHeld && _nodes.Judge(_watchMs, intervalMs, (long)_options.ForgetNodesAfter.TotalMilliseconds))
+            JudgeNodes();
     }
 
     private void NodesChanged()
@@ -96,7 +101,9 @@ public sealed partial class Cluster
 
         SetState(
             ClusterState.Degraded,
-            $"{_bus.Reached} is reached, but these nodes are not heard there and have said no goodbye: {_nodes.NameMissing()}. They have crashed, or are connected to another server "
-            + "(a split): what is broadcast here does not reach their members. Compare the addresses that the nodes have reached.");
+            $"{_bus.Reached} is reached, but these nodes are not heard there and have said no goodbye: "
+            + $"{_nodes.NameMissing()}. They have crashed, or are connected to another server "
+            + "(a split): what is broadcast here does not reach their members. Compare the addresses that the nodes "
+            + "have reached.");
     }
 }

@@ -27,12 +27,16 @@ public sealed partial class Cluster
         ArgumentNullException.ThrowIfNull(options);
         options.Check();
         if (_recoverable.TryGetValue(name, out RecoverableGroup? known)) return known;
-        if (_bus is not IGroupHistory history) throw new NotSupportedException($"{_bus.Description} keeps no history: a recoverable group needs a bus that is an {nameof(IGroupHistory)}, as those of Redis and NATS (one server with JetStream) are.");
+        if (_bus is not IGroupHistory history)
+            throw new NotSupportedException($"{_bus.Description} keeps no history: a recoverable group needs a bus "
+                + $"that is an {nameof(IGroupHistory)}, as those of Redis and NATS (one server with JetStream) are.");
         RecoverableGroup made;
         lock (_recoverableGate)
         {
             if (_recoverable.TryGetValue(name, out known)) return known;
-            if (_recoverable.Count >= _options.MaxRecoverableGroups) throw new InvalidOperationException($"This node has opened {_recoverable.Count} recoverable groups, all that {nameof(ClusterOptions)}.{nameof(ClusterOptions.MaxRecoverableGroups)} lets it.");
+            if (_recoverable.Count >= _options.MaxRecoverableGroups)
+                throw new InvalidOperationException($"This node has opened {_recoverable.Count} recoverable groups, "
+                    + $"all that {nameof(ClusterOptions)}.{nameof(ClusterOptions.MaxRecoverableGroups)} lets it.");
             _recoverable[name] = made = new RecoverableGroup(this, history, _loop, name, options);
         }
 
@@ -49,7 +53,8 @@ public sealed partial class Cluster
     internal int EnvelopeLength(int group, int payload) => _form.Length(group, payload);
 
     /// <summary>Creates a signed envelope for a stream.</summary>
-    internal byte[] Seal(ReadOnlySpan<byte> group, ulong sequence, ReadOnlySpan<byte> payload) => _form.Entry(group, sequence, payload, _key);
+    internal byte[] Seal(ReadOnlySpan<byte> group, ulong sequence, ReadOnlySpan<byte> payload) =>
+        _form.Entry(group, sequence, payload, _key);
 
     // ------------------------------------------------------------------ on the node's loop
 
@@ -85,7 +90,8 @@ public sealed partial class Cluster
     {
         payload = default;
         bool isRead = bytes.Length <= _options.MaxPayloadBytes + Envelope.MostOverheadBytes
-            && Envelope.TryRead(bytes, _key, out Envelope envelope) == EnvelopeResult.Read && envelope.Kind == EnvelopeKind.Entry && envelope.Group.SequenceEqual(group)
+            && Envelope.TryRead(bytes, _key, out Envelope envelope) == EnvelopeResult.Read
+            && envelope.Kind == EnvelopeKind.Entry && envelope.Group.SequenceEqual(group)
             && !(payload = envelope.Payload).IsEmpty;
         Interlocked.Increment(ref isRead ? ref _received : ref _refused);
         return isRead;

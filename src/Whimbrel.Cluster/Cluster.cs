@@ -113,7 +113,8 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         _outbox = new Outbox(options.QueueLimitBytes, options.RepeatLimitBytes, options.QueuePolicy, _form);
         _groupsBySpan = _groups.GetAlternateLookup<ReadOnlySpan<char>>();
         _nodesSubject = Subjects.OfNodes(options.Application);
-        if (options.PresenceInterval > TimeSpan.Zero) _presence = new Presence(Math.Min(MostPresenceBytes, options.MaxPayloadBytes));
+        if (options.PresenceInterval > TimeSpan.Zero)
+            _presence = new Presence(Math.Min(MostPresenceBytes, options.MaxPayloadBytes));
     }
 
     /// <summary>Name of this node.</summary>
@@ -137,7 +138,8 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
     /// <param name="cancellationToken">Cancels the first attempt to reach the broker.</param>
     /// <exception cref="ArgumentException">An option is out of its range.</exception>
     /// <exception cref="NetworkException">The broker could not be reached.</exception>
-    public static async ValueTask<Cluster> JoinAsync(Server server, IGroupBus bus, ClusterOptions options, CancellationToken cancellationToken = default)
+    public static async ValueTask<Cluster> JoinAsync(Server server, IGroupBus bus, ClusterOptions options,
+        CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(server);
         ArgumentNullException.ThrowIfNull(bus);
@@ -170,13 +172,15 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
     /// <exception cref="ArgumentException">The address is wrong, no bus is registered for its scheme, or an option is
     /// out of its range.</exception>
     /// <exception cref="NetworkException">The broker could not be reached.</exception>
-    public static ValueTask<Cluster> JoinAsync(Server server, string address, ClusterOptions options, CancellationToken cancellationToken = default) =>
+    public static ValueTask<Cluster> JoinAsync(Server server, string address, ClusterOptions options,
+        CancellationToken cancellationToken = default) =>
         JoinAsync(server, GroupBus.Make(address), options, cancellationToken);
 
     /// <summary>Creates a node without a broker: the same groups, limited to one process.</summary>
     /// <param name="server">Server that provides the engine. The server or its engine must have been started.</param>
     /// <param name="options">Options; the application is required.</param>
-    public static ValueTask<Cluster> JoinAsync(Server server, ClusterOptions options) => JoinAsync(server, new MemoryBus().Connect(), options);
+    public static ValueTask<Cluster> JoinAsync(Server server, ClusterOptions options) =>
+        JoinAsync(server, new MemoryBus().Connect(), options);
 
     /// <summary>
     /// Returns the group of a name. The node keeps no state for it before the first join or broadcast.
@@ -191,7 +195,8 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
 
     /// <summary>Reads the counters. Any thread.</summary>
     public ClusterCounters ReadCounters() => new(
-        Volatile.Read(ref _published), Volatile.Read(ref _received), Volatile.Read(ref _missed), Volatile.Read(ref _dropped), Volatile.Read(ref _duplicates),
+        Volatile.Read(ref _published), Volatile.Read(ref _received), Volatile.Read(ref _missed),
+        Volatile.Read(ref _dropped), Volatile.Read(ref _duplicates),
         Volatile.Read(ref _echoes), Volatile.Read(ref _refused), Volatile.Read(ref _unknownVersions), _outbox.Bytes);
 
     /// <summary>
@@ -225,7 +230,8 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
     {
         while (true)
         {
-            GroupState state = _groups.GetOrAdd(name, static (n, cluster) => new GroupState(cluster, n, Interlocked.Increment(ref cluster._epochs), Volatile.Read(ref cluster._runningMs)), this);
+            GroupState state = _groups.GetOrAdd(name, static (n, cluster) => new GroupState(cluster, n,
+                Interlocked.Increment(ref cluster._epochs), Volatile.Read(ref cluster._runningMs)), this);
             if (state.TryUse(Volatile.Read(ref _runningMs))) return state;
             // The loop is forgetting this group: a session that joined it would receive nothing.
             _groups.TryRemove(new KeyValuePair<string, GroupState>(name, state));
@@ -240,7 +246,10 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
 
     internal void CheckPayload(ReadOnlySpan<byte> data)
     {
-        if (data.Length > _options.MaxPayloadBytes) throw new ArgumentException($"{data.Length} bytes are more than {nameof(ClusterOptions)}.{nameof(ClusterOptions.MaxPayloadBytes)} ({_options.MaxPayloadBytes}).", nameof(data));
+        if (data.Length > _options.MaxPayloadBytes)
+            throw new ArgumentException($"{data.Length} bytes are more than "
+                + $"{nameof(ClusterOptions)}.{nameof(ClusterOptions.MaxPayloadBytes)} ({_options.MaxPayloadBytes}).",
+                nameof(data));
     }
 
     internal SendResult Broadcast(string name, ReadOnlySpan<byte> data, Session? except)
@@ -269,17 +278,21 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
     private static void CheckName(string name)
     {
         ArgumentNullException.ThrowIfNull(name);
-        if (Encoding.UTF8.GetByteCount(name) > Envelope.MostGroupBytes) throw new ArgumentException($"A group's name has at most {Envelope.MostGroupBytes} bytes of UTF-8.", nameof(name));
+        if (Encoding.UTF8.GetByteCount(name) > Envelope.MostGroupBytes)
+            throw new ArgumentException($"A group's name has at most {Envelope.MostGroupBytes} bytes of UTF-8.",
+                nameof(name));
     }
 
     private static string MakeNodeId()
     {
         string machine = Environment.MachineName.Length > 40 ? Environment.MachineName[..40] : Environment.MachineName;
-        return $"{(Ascii.IsValid(machine) ? machine : "node")}-{RandomNumberGenerator.GetHexString(8, lowercase: true)}";
+        return $"{(Ascii.IsValid(machine) ? machine : "node")}-"
+            + $"{RandomNumberGenerator.GetHexString(8, lowercase: true)}";
     }
 
     // A method of its own, because in the caller the closure would be allocated for each broadcast.
-    private void PostDropped(List<(GroupState Group, int Count)> dropped) => _loop.Post(d => TellDropped((List<(GroupState Group, int Count)>)d!), dropped);
+    private void PostDropped(List<(GroupState Group, int Count)> dropped) =>
+        _loop.Post(d => TellDropped((List<(GroupState Group, int Count)>)d!), dropped);
 
     private void Schedule() => _loop.Post(static c => ((Cluster)c!).Flush(), this);
 
@@ -352,7 +365,8 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         for (int i = 0; i < _batch.Count; i++)
         {
             if (_batch[i].Length <= most) continue;
-            if (_batch[i] is { Group: { } group, Count: > 0 and var count, IsRepeated: false }) (dropped ??= []).Add((group, count));
+            if (_batch[i] is { Group: { } group, Count: > 0 and var count, IsRepeated: false })
+                (dropped ??= []).Add((group, count));
             _outbox.Discard(_batch[i]);
             _batch.RemoveAt(i--);
         }
@@ -365,7 +379,8 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         if (_isDisposed) return;
         if (state.Count == 0)
         {
-            if (state.IsSubscribed && state.UnsubscribeAtMs == long.MaxValue) state.UnsubscribeAtMs = _loop.TimeMs + (long)_options.UnsubscribeAfter.TotalMilliseconds;
+            if (state.IsSubscribed && state.UnsubscribeAtMs == long.MaxValue)
+                state.UnsubscribeAtMs = _loop.TimeMs + (long)_options.UnsubscribeAfter.TotalMilliseconds;
             return;
         }
 
@@ -420,8 +435,11 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         if (_isDisposed) return;
         _tickedAtMs = _beatAtMs = _loop.TimeMs;
         _timer = _loop.StartTimer(_options.MarkInterval, static c => ((Cluster)c!).Tick(), this, _options.MarkInterval);
-        _announceTimer = _loop.StartTimer(_options.AnnounceInterval, static c => ((Cluster)c!).Watch(), this, _options.AnnounceInterval);
-        if (_presence is not null) _presenceTimer = _loop.StartTimer(_options.PresenceInterval, static c => ((Cluster)c!).TellPresence(), this, _options.PresenceInterval);
+        _announceTimer = _loop.StartTimer(_options.AnnounceInterval, static c => ((Cluster)c!).Watch(), this,
+            _options.AnnounceInterval);
+        if (_presence is not null)
+            _presenceTimer = _loop.StartTimer(_options.PresenceInterval, static c => ((Cluster)c!).TellPresence(), this,
+                _options.PresenceInterval);
     }
 
     private void Tick()
@@ -432,9 +450,11 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         _tickedAtMs = nowMs;
         if (_isConnected) _outbox.TrimSent(nowMs);
         if (_isConnected && !_isHeld) _outbox.BeginMarks();
-        else if (!_isConnected && State == ClusterState.Degraded && nowMs - _lostAtMs >= (long)_options.IsolatedAfter.TotalMilliseconds)
+        else if (!_isConnected && State == ClusterState.Degraded
+            && nowMs - _lostAtMs >= (long)_options.IsolatedAfter.TotalMilliseconds)
         {
-            SetState(ClusterState.Isolated, $"{_bus.Description} has been away for {(nowMs - _lostAtMs) / 1000} s; this node still serves its own members, and other nodes get no broadcasts.");
+            SetState(ClusterState.Isolated, $"{_bus.Description} has been away for {(nowMs - _lostAtMs) / 1000} s; "
+                + $"this node still serves its own members, and other nodes get no broadcasts.");
         }
 
         long unusedSinceMs = _runningMs - Math.Max(ForgetAfterMs, 2 * intervalMs);
@@ -448,7 +468,8 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
                 if (_isConnected) _bus.Unsubscribe(state.Subject);
             }
 
-            if (!state.IsUsedSince(unusedSinceMs) && MayForget(state) && state.TryForget(unusedSinceMs)) _groups.TryRemove(new KeyValuePair<string, GroupState>(name, state));
+            if (!state.IsUsedSince(unusedSinceMs) && MayForget(state) && state.TryForget(unusedSinceMs))
+                _groups.TryRemove(new KeyValuePair<string, GroupState>(name, state));
         }
 
         if (!_isConnected) return;
@@ -461,7 +482,8 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
     /// new epoch, with which losses of the old one are no longer detected.
     /// </summary>
     private bool MayForget(GroupState state) =>
-        !state.IsSubscribed && state.Count == 0 && state.ToldCount == 0 && (_outbox.IsSettled(state, _isConnected) || _groups.Count > MostKeptWhileAway);
+        !state.IsSubscribed && state.Count == 0 && state.ToldCount == 0
+        && (_outbox.IsSettled(state, _isConnected) || _groups.Count > MostKeptWhileAway);
 
     /// <summary>
     /// Publishes changed member counts. If the queue is more than half full, they wait for the next interval.
@@ -471,7 +493,8 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         TimeSpan lease = _options.PresenceLease ?? (3 * _options.PresenceInterval);
         _presence!.Forget(_loop.TimeMs - (long)lease.TotalMilliseconds);
         if (!_isConnected || _outbox.Bytes > _options.QueueLimitBytes / 2) return;
-        foreach ((ulong revision, byte[] payload) in _presence.Tell(_groups.Values)) AddPresence(EnvelopeKind.Presence, revision, payload);
+        foreach ((ulong revision, byte[] payload) in _presence.Tell(_groups.Values))
+            AddPresence(EnvelopeKind.Presence, revision, payload);
     }
 
     private void AddPresence(EnvelopeKind kind, ulong revision, ReadOnlySpan<byte> payload)
@@ -496,7 +519,10 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
     {
         if (envelope.Kind == EnvelopeKind.PresenceQuery)
         {
-            if (envelope.Payload.Length == sizeof(ulong) && BinaryPrimitives.ReadUInt64LittleEndian(envelope.Payload) is var asked && (asked == 0 || asked == _instance)) presence.SayAll();
+            if (envelope.Payload.Length == sizeof(ulong)
+                && BinaryPrimitives.ReadUInt64LittleEndian(envelope.Payload) is var asked
+                && (asked == 0 || asked == _instance))
+                presence.SayAll();
             return;
         }
 
@@ -528,7 +554,8 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         }
     }
 
-    private void TellGap(string node, string group, long missed) => Guard(() => _options.OnGap?.Invoke(new ClusterGap(node, group, missed)));
+    private void TellGap(string node, string group, long missed) =>
+        Guard(() => _options.OnGap?.Invoke(new ClusterGap(node, group, missed)));
 
     private void SetState(ClusterState state, string message)
     {
@@ -552,7 +579,8 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
     }
 
     /// <summary>Reports an exception of user code: the loop logs a diagnostic event.</summary>
-    internal void Report(Exception exception) => _loop.Post(static e => System.Runtime.ExceptionServices.ExceptionDispatchInfo.Throw((Exception)e!), exception);
+    internal void Report(Exception exception) =>
+        _loop.Post(static e => System.Runtime.ExceptionServices.ExceptionDispatchInfo.Throw((Exception)e!), exception);
 
     private void Leave()
     {
@@ -614,7 +642,8 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         _grace?.Cancel();
         _unasked.Clear(); // all are subscribed and queried again after the reconnect
         _lostAtMs = _loop.TimeMs;
-        SetState(ClusterState.Degraded, $"{_bus.Description} lost: {reason} Broadcasts to other nodes wait, local delivery continues.");
+        SetState(ClusterState.Degraded,
+            $"{_bus.Description} lost: {reason} Broadcasts to other nodes wait, local delivery continues.");
     }
 
     void IGroupBusListener.OnRoom()
@@ -650,8 +679,11 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         if (!_keyNotices.TryTake(_loop.TimeMs)) return;
         _server.Report(new DiagnosticEvent(
             DiagnosticEventKind.Cluster,
-            $"Node '{NodeId}' of '{Application}' refused an envelope that is not signed with its Key: broadcasts of that process do not arrive here. Give all nodes the same {nameof(ClusterOptions)}.{nameof(ClusterOptions.Key)}; "
-            + $"if all have it, another program publishes on {_bus.Reached}. All are counted (ClusterCounters.Refused).",
+            $"Node '{NodeId}' of '{Application}' refused an envelope that is not signed with "
+            + $"its Key: broadcasts of that process do not arrive here. Give all nodes the same "
+            + $"{nameof(ClusterOptions)}.{nameof(ClusterOptions.Key)}; "
+            + $"if all have it, another program publishes on {_bus.Reached}. All are counted "
+            + $"(ClusterCounters.Refused).",
             "cluster-nodes.md"));
     }
 
@@ -662,7 +694,8 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
             if (envelope.Kind == EnvelopeKind.Announcement) return; // not counted, because it is sent periodically
             Interlocked.Increment(ref _echoes);
             // The query was sent after the subscription.
-            if (envelope.Kind == EnvelopeKind.Query && FindGroup(envelope.Group) is { IsSubscribed: true } asked) asked.IsConfirmed = true;
+            if (envelope.Kind == EnvelopeKind.Query && FindGroup(envelope.Group) is { IsSubscribed: true } asked)
+                asked.IsConfirmed = true;
             return;
         }
 
@@ -670,11 +703,15 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         {
             string twin = $"Another process is node '{NodeId}' of '{Application}', too. Each needs an id of its own.";
             if (_options.OnTwin is { } hook) Guard(() => hook(twin));
-            else if (_twinNotices.TryTake(_loop.TimeMs)) _server.Report(new DiagnosticEvent(DiagnosticEventKind.Cluster, $"{twin} Set another {nameof(ClusterOptions)}.{nameof(ClusterOptions.NodeId)} on one of them, or leave it null.", "cluster-nodes.md"));
+            else if (_twinNotices.TryTake(_loop.TimeMs))
+                _server.Report(new DiagnosticEvent(DiagnosticEventKind.Cluster, $"{twin} Set another "
+                    + $"{nameof(ClusterOptions)}.{nameof(ClusterOptions.NodeId)} on one of them, or leave it null.",
+                    "cluster-nodes.md"));
         }
 
         if (_nodes.Hear(envelope.Instance, _watchMs, out bool isNew)) NodesChanged();
-        else if (isNew && envelope.Kind != EnvelopeKind.Goodbye) _nodes.Add(envelope.Instance, NameOf(envelope), _watchMs);
+        else if (isNew && envelope.Kind != EnvelopeKind.Goodbye)
+            _nodes.Add(envelope.Instance, NameOf(envelope), _watchMs);
         if (envelope.Kind is EnvelopeKind.Announcement or EnvelopeKind.Goodbye)
         {
             HearNode(envelope);
@@ -690,7 +727,9 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         if (envelope.Kind is EnvelopeKind.News or EnvelopeKind.Entry)
         {
             // Entries are read from their stream only.
-            if (envelope.Kind == EnvelopeKind.News && _recoverable.TryGetValue(Encoding.UTF8.GetString(envelope.Group), out RecoverableGroup? recoverable)) recoverable.Look();
+            if (envelope.Kind == EnvelopeKind.News
+                && _recoverable.TryGetValue(Encoding.UTF8.GetString(envelope.Group), out RecoverableGroup? recoverable))
+                recoverable.Look();
         }
         else if (FindGroup(envelope.Group) is not { } state)
         {
@@ -718,12 +757,14 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         // Because consecutive envelopes are often of one group, its name is compared first.
         if (_lastFound is { } last && last.NameBytes.AsSpan().SequenceEqual(utf8) && !last.IsForgotten) return last;
         Span<char> name = stackalloc char[Envelope.MostGroupBytes];
-        return _lastFound = _groupsBySpan.TryGetValue(name[..Encoding.UTF8.GetChars(utf8, name)], out GroupState? state) ? state : null;
+        return _lastFound =
+            _groupsBySpan.TryGetValue(name[..Encoding.UTF8.GetChars(utf8, name)], out GroupState? state) ? state : null;
     }
 
     private void HearGroup(GroupState state, in Envelope envelope)
     {
-        bool isAnswer = envelope.Kind == EnvelopeKind.Mark && envelope.Payload.Length == sizeof(ulong) && BinaryPrimitives.ReadUInt64LittleEndian(envelope.Payload) == _instance;
+        bool isAnswer = envelope.Kind == EnvelopeKind.Mark && envelope.Payload.Length == sizeof(ulong)
+            && BinaryPrimitives.ReadUInt64LittleEndian(envelope.Payload) == _instance;
         int fresh = state.Hear(envelope, isAnswer, _loop.TimeMs, out string node, out long missed);
         if (missed > 0)
         {
@@ -733,7 +774,8 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
 
         if (fresh < envelope.Count) Interlocked.Add(ref _duplicates, envelope.Count - fresh);
         ReadOnlySpan<byte> rest = envelope.Payload, all = rest;
-        for (int left = envelope.Count; left > 0 && Envelope.TryTakeMessage(ref rest, out ReadOnlySpan<byte> message); left--, all = rest)
+        for (int left = envelope.Count; left > 0 && Envelope.TryTakeMessage(ref rest, out ReadOnlySpan<byte> message);
+            left--, all = rest)
         {
             if (left > fresh || (_arrears.Count == 0 && TryReceive(state, node, message))) continue;
             KeepArrears(state, node, all, left);

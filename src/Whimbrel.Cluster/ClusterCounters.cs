@@ -14,4 +14,5 @@ namespace Whimbrel.Clusters;
 /// <param name="UnknownVersions">Envelopes of another protocol version, which were dropped.</param>
 /// <param name="PendingBytes">Bytes that are queued for the broker now.</param>
 public readonly record struct ClusterCounters(
-    long Published, long Received, long Missed, long Dropped, long Duplicates, long Echoes, long Refused, long UnknownVersions, long PendingBytes);
+    long Published, long Received, long Missed, long Dropped, long Duplicates, long Echoes, long Refused,
+    long UnknownVersions, long PendingBytes);

@@ -59,7 +59,8 @@ public sealed class ClusterGroup
     /// nodes.
     /// </returns>
     /// <exception cref="ArgumentException">The message is too large.</exception>
-    public SendResult Broadcast(ReadOnlySpan<byte> data, Session? except = null) => _cluster.Broadcast(Name, data, except);
+    public SendResult Broadcast(ReadOnlySpan<byte> data, Session? except = null) =>
+        _cluster.Broadcast(Name, data, except);
 
     /// <summary>Sends a text as UTF-8, as <see cref="Broadcast(ReadOnlySpan{byte}, Session)"/> does.</summary>
     /// <param name="text">Text to send.</param>

@@ -141,19 +141,29 @@ public sealed class ClusterOptions
     {
         List<string> mistakes = [];
         Want(Subjects.IsPlain(Application), nameof(Application), "1 to 64 ASCII letters, digits, - and _");
-        Want(NodeId is not { } id || System.Text.Encoding.UTF8.GetByteCount(id) is >= 1 and <= Envelope.MostNodeBytes, nameof(NodeId), "1 to 64 bytes of UTF-8");
+        Want(NodeId is not { } id || System.Text.Encoding.UTF8.GetByteCount(id) is >= 1 and <= Envelope.MostNodeBytes,
+            nameof(NodeId), "1 to 64 bytes of UTF-8");
         Want(Key.Length is 0 or >= LeastKeyBytes, nameof(Key), "at least 16 bytes, or none");
         Want(MaxPayloadBytes is >= 1 and <= MostPayloadBytes, nameof(MaxPayloadBytes), "between 1 byte and 16 MiB");
-        Want(QueueLimitBytes >= (long)MaxPayloadBytes + Envelope.MostOverheadBytes, nameof(QueueLimitBytes), "at least 1 KiB above MaxPayloadBytes");
-        Want(IsolatedAfter > TimeSpan.Zero && IsolatedAfter <= s_longest, nameof(IsolatedAfter), "above zero, up to 7 days");
-        Want(AnnounceInterval >= s_shortest && AnnounceInterval <= s_mostInterval, nameof(AnnounceInterval), "10 ms up to an hour");
-        Want(ForgetNodesAfter > TimeSpan.Zero && ForgetNodesAfter <= s_longest, nameof(ForgetNodesAfter), "above zero, up to 7 days");
+        Want(QueueLimitBytes >= (long)MaxPayloadBytes + Envelope.MostOverheadBytes, nameof(QueueLimitBytes),
+            "at least 1 KiB above MaxPayloadBytes");
+        Want(IsolatedAfter > TimeSpan.Zero && IsolatedAfter <= s_longest, nameof(IsolatedAfter),
+            "above zero, up to 7 days");
+        Want(AnnounceInterval >= s_shortest && AnnounceInterval <= s_mostInterval, nameof(AnnounceInterval),
+            "10 ms up to an hour");
+        Want(ForgetNodesAfter > TimeSpan.Zero && ForgetNodesAfter <= s_longest, nameof(ForgetNodesAfter),
+            "above zero, up to 7 days");
         Want(RejoinGrace >= TimeSpan.Zero && RejoinGrace <= s_mostInterval, nameof(RejoinGrace), "zero up to an hour");
         Want(RepeatLimitBytes >= 0, nameof(RepeatLimitBytes), "zero or positive");
-        Want(UnsubscribeAfter >= TimeSpan.Zero && UnsubscribeAfter <= s_longest, nameof(UnsubscribeAfter), "zero up to 7 days");
-        Want(PresenceInterval == TimeSpan.Zero || (PresenceInterval >= s_shortest && PresenceInterval <= s_mostInterval), nameof(PresenceInterval), "zero, or 10 ms up to an hour");
-        Want(PresenceLease is not { } lease || (lease >= 2 * PresenceInterval && lease <= s_longest), nameof(PresenceLease), "at least two of PresenceInterval, up to 7 days");
-        Want(PresenceInterval <= TimeSpan.Zero || MaxPayloadBytes >= LeastPresenceBytes, nameof(MaxPayloadBytes), "at least 1 KiB where there is a PresenceInterval");
+        Want(UnsubscribeAfter >= TimeSpan.Zero && UnsubscribeAfter <= s_longest, nameof(UnsubscribeAfter),
+            "zero up to 7 days");
+        Want(PresenceInterval == TimeSpan.Zero
+            || (PresenceInterval >= s_shortest && PresenceInterval <= s_mostInterval),
+            nameof(PresenceInterval), "zero, or 10 ms up to an hour");
+        Want(PresenceLease is not { } lease || (lease >= 2 * PresenceInterval && lease <= s_longest),
+            nameof(PresenceLease), "at least two of PresenceInterval, up to 7 days");
+        Want(PresenceInterval <= TimeSpan.Zero || MaxPayloadBytes >= LeastPresenceBytes, nameof(MaxPayloadBytes),
+            "at least 1 KiB where there is a PresenceInterval");
         Want(MaxRecoverableGroups >= 1, nameof(MaxRecoverableGroups), "at least 1");
         Want(MarkInterval >= s_shortest && MarkInterval <= s_mostInterval, nameof(MarkInterval), "10 ms up to an hour");
         return mistakes;
@@ -167,6 +177,9 @@ public sealed class ClusterOptions
     internal void Check()
     {
         IReadOnlyList<string> mistakes = FindMistakes();
-        if (mistakes.Count > 0) throw new ArgumentException($"{nameof(ClusterOptions)}.{string.Join($" {nameof(ClusterOptions)}.", mistakes)}", mistakes[0][..mistakes[0].IndexOf(' ', StringComparison.Ordinal)]);
+        if (mistakes.Count > 0)
+            throw new ArgumentException(
+                $"{nameof(ClusterOptions)}.{string.Join($" {nameof(ClusterOptions)}.", mistakes)}",
+                mistakes[0][..mistakes[0].IndexOf(' ', StringComparison.Ordinal)]);
     }
 }

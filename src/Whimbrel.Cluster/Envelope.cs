@@ -52,10 +52,12 @@ internal readonly ref struct Envelope
 
     internal ReadOnlySpan<byte> Payload { get; init; }
 
-    internal static int Length(int nodeBytes, int groupBytes, int payloadBytes, bool isSigned) => HeadBytes + nodeBytes + groupBytes + payloadBytes + (isSigned ? MacBytes : 0);
+    internal static int Length(int nodeBytes, int groupBytes, int payloadBytes, bool isSigned) =>
+        HeadBytes + nodeBytes + groupBytes + payloadBytes + (isSigned ? MacBytes : 0);
 
     /// <summary>Writes all fields but sequence and signature, which <see cref="Seal"/> adds.</summary>
-    internal static void Write(Span<byte> target, EnvelopeKind kind, ulong instance, uint epoch, ReadOnlySpan<byte> node, ReadOnlySpan<byte> group, ReadOnlySpan<byte> payload, bool isSigned)
+    internal static void Write(Span<byte> target, EnvelopeKind kind, ulong instance, uint epoch,
+        ReadOnlySpan<byte> node, ReadOnlySpan<byte> group, ReadOnlySpan<byte> payload, bool isSigned)
     {
         target[0] = CurrentVersion;
         target[1] = (byte)((byte)kind | (isSigned ? IsSigned : 0));
@@ -92,7 +94,8 @@ internal readonly ref struct Envelope
         int group = BinaryPrimitives.ReadUInt16LittleEndian(bytes[23..]);
         int payloadAt = HeadBytes + node + group;
         int end = bytes.Length - (isSigned ? MacBytes : 0);
-        if ((flags & ~(KindMask | IsSigned | IsAgain)) != 0 || (flags & KindMask) > (byte)EnvelopeKind.Goodbye) return EnvelopeResult.Refused;
+        if ((flags & ~(KindMask | IsSigned | IsAgain)) != 0 || (flags & KindMask) > (byte)EnvelopeKind.Goodbye)
+            return EnvelopeResult.Refused;
         if ((flags & IsAgain) != 0 && (flags & KindMask) != (byte)EnvelopeKind.Broadcast) return EnvelopeResult.Refused;
         if (node is 0 or > MostNodeBytes || group > MostGroupBytes || payloadAt > end) return EnvelopeResult.Refused;
         if (!key.IsEmpty && !(isSigned && IsAuthentic(bytes, key))) return EnvelopeResult.NotSigned;
@@ -107,13 +110,19 @@ internal readonly ref struct Envelope
             Group = bytes.Slice(HeadBytes + node, group),
             Payload = bytes[payloadAt..end],
         };
-        if (envelope.Kind == EnvelopeKind.Broadcast && (envelope = envelope with { Count = CountMessages(envelope.Payload) }).Count == 0) return EnvelopeResult.Refused;
-        bool isRight = envelope.Kind is EnvelopeKind.Query or EnvelopeKind.PresenceQuery || (envelope.Sequence > 0 && envelope.Sequence <= long.MaxValue - (ulong)envelope.Count);
-        return isRight && Utf8IsValid(envelope.Node) && Utf8IsValid(envelope.Group) ? EnvelopeResult.Read : EnvelopeResult.Refused;
+        if (envelope.Kind == EnvelopeKind.Broadcast
+            && (envelope = envelope with { Count = CountMessages(envelope.Payload) }).Count == 0)
+            return EnvelopeResult.Refused;
+        bool isRight = envelope.Kind is EnvelopeKind.Query or EnvelopeKind.PresenceQuery
+            || (envelope.Sequence > 0 && envelope.Sequence <= long.MaxValue - (ulong)envelope.Count);
+        return isRight && Utf8IsValid(envelope.Node) && Utf8IsValid(envelope.Group)
+            ? EnvelopeResult.Read
+            : EnvelopeResult.Refused;
     }
 
     /// <summary>Returns the encoded length of a message, including its length prefix.</summary>
-    internal static int MessageLength(int message) => message + (message < 1 << 7 ? 1 : message < 1 << 14 ? 2 : message < 1 << 21 ? 3 : 4);
+    internal static int MessageLength(int message) =>
+        message + (message < 1 << 7 ? 1 : message < 1 << 14 ? 2 : message < 1 << 21 ? 3 : 4);
 
     internal static void WriteMessage(Span<byte> target, ReadOnlySpan<byte> message)
     {

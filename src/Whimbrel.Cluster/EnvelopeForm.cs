@@ -9,15 +9,18 @@ internal sealed class EnvelopeForm(ulong instance, byte[] node, bool isSigned)
     internal int Length(int group, int payload) => Envelope.Length(node.Length, group, payload, isSigned);
 
     /// <summary>Creates an envelope of a group that is no broadcast.</summary>
-    internal Outgoing Control(EnvelopeKind kind, GroupState group, string subject, ReadOnlySpan<byte> payload) => Make(kind, group.Epoch, group.NameBytes, group, subject, payload);
+    internal Outgoing Control(EnvelopeKind kind, GroupState group, string subject, ReadOnlySpan<byte> payload) =>
+        Make(kind, group.Epoch, group.NameBytes, group, subject, payload);
 
     /// <summary>Creates an envelope without a local group.</summary>
-    internal Outgoing Control(EnvelopeKind kind, ReadOnlySpan<byte> group, string subject, ReadOnlySpan<byte> payload) => Make(kind, 0, group, null, subject, payload);
+    internal Outgoing Control(EnvelopeKind kind, ReadOnlySpan<byte> group, string subject,
+        ReadOnlySpan<byte> payload) => Make(kind, 0, group, null, subject, payload);
 
     /// <summary>Creates an envelope with one broadcast.</summary>
     internal Outgoing Broadcast(GroupState group, ReadOnlySpan<byte> message)
     {
-        Outgoing made = Make(EnvelopeKind.Broadcast, group.Epoch, group.NameBytes, group, group.Subject, [], Envelope.MessageLength(message.Length));
+        Outgoing made = Make(EnvelopeKind.Broadcast, group.Epoch, group.NameBytes, group, group.Subject, [],
+            Envelope.MessageLength(message.Length));
         Envelope.WriteMessage(made.Buffer.AsSpan(EndOf(made) - Envelope.MessageLength(message.Length)), message);
         made.Count = 1;
         return made;
@@ -49,12 +52,16 @@ internal sealed class EnvelopeForm(ulong instance, byte[] node, bool isSigned)
         return envelope;
     }
 
-    private Outgoing Make(EnvelopeKind kind, uint epoch, ReadOnlySpan<byte> name, GroupState? group, string subject, ReadOnlySpan<byte> payload, int more = 0)
+    private Outgoing Make(EnvelopeKind kind, uint epoch, ReadOnlySpan<byte> name, GroupState? group, string subject,
+        ReadOnlySpan<byte> payload, int more = 0)
     {
         int length = Length(name.Length, payload.Length + more);
         byte[] buffer = ArrayPool<byte>.Shared.Rent(length);
         Envelope.Write(buffer.AsSpan(0, length), kind, instance, epoch, node, name, payload, isSigned);
-        return new Outgoing(subject, group, buffer, length) { IsOrdered = kind is EnvelopeKind.Broadcast or EnvelopeKind.Mark };
+        return new Outgoing(subject, group, buffer, length)
+        {
+            IsOrdered = kind is EnvelopeKind.Broadcast or EnvelopeKind.Mark
+        };
     }
 
     private int EndOf(Outgoing envelope) => envelope.Length - (isSigned ? Envelope.MacBytes : 0);

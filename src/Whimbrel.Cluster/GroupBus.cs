@@ -9,7 +9,8 @@ namespace Whimbrel.Clusters;
 /// </summary>
 public static class GroupBus
 {
-    private static readonly ConcurrentDictionary<string, Func<string, IGroupBus>> s_makers = new(StringComparer.OrdinalIgnoreCase);
+    private static readonly ConcurrentDictionary<string, Func<string, IGroupBus>> s_makers =
+        new(StringComparer.OrdinalIgnoreCase);
 
     /// <summary>Registers a bus for a scheme. Replaces an earlier registration of the scheme.</summary>
     /// <param name="scheme">Text before <c>://</c>: ASCII letters, digits, + - and a dot.</param>
@@ -22,7 +23,8 @@ public static class GroupBus
     {
         ArgumentException.ThrowIfNullOrEmpty(scheme);
         ArgumentNullException.ThrowIfNull(make);
-        if (!scheme.All(static c => char.IsAsciiLetterOrDigit(c) || c is '+' or '-' or '.')) throw new ArgumentException($"'{scheme}' cannot be a scheme.", nameof(scheme));
+        if (!scheme.All(static c => char.IsAsciiLetterOrDigit(c) || c is '+' or '-' or '.'))
+            throw new ArgumentException($"'{scheme}' cannot be a scheme.", nameof(scheme));
         s_makers[scheme] = make;
     }
 
@@ -36,12 +38,18 @@ public static class GroupBus
         ArgumentException.ThrowIfNullOrEmpty(address);
         int end = address.IndexOf("://", StringComparison.Ordinal);
         // The rest of the address may contain a password, so the message does not repeat it.
-        if (end <= 0) throw new ArgumentException("The address of the broker has no scheme; right would be nats://host:4222.", nameof(address));
+        if (end <= 0)
+            throw new ArgumentException("The address of the broker has no scheme; right would be nats://host:4222.",
+                nameof(address));
         string scheme = address[..end];
         if (s_makers.TryGetValue(scheme, out Func<string, IGroupBus>? make)) return make(address);
-        string known = s_makers.IsEmpty ? "none is" : $"there are {string.Join(", ", s_makers.Keys.Order(StringComparer.Ordinal))}";
+        string known = s_makers.IsEmpty
+            ? "none is"
+            : $"there are {string.Join(", ", s_makers.Keys.Order(StringComparer.Ordinal))}";
         throw new ArgumentException(
-            $"No bus is registered for {scheme}:// ({known}). Reference its package and register it once, when the program starts: NatsBus.Register() of Whimbrel.Cluster.Nats, RedisBus.Register() of Whimbrel.Cluster.Redis, RabbitMqBus.Register() of Whimbrel.Cluster.RabbitMq.",
+            $"No bus is registered for {scheme}:// ({known}). Reference its package and register it once, "
+            + $"when the program starts: NatsBus.Register() of Whimbrel.Cluster.Nats, RedisBus.Register() of "
+            + $"Whimbrel.Cluster.Redis, RabbitMqBus.Register() of Whimbrel.Cluster.RabbitMq.",
             nameof(address));
     }
 }

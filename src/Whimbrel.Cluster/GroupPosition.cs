@@ -17,8 +17,11 @@ public readonly record struct GroupPosition(ulong Epoch, ulong Offset)
     {
         position = default;
         int dash = text.IndexOf('-');
-        if (dash < 0 || !ulong.TryParse(text[..dash], NumberStyles.AllowHexSpecifier, CultureInfo.InvariantCulture, out ulong epoch)) return false;
-        if (!ulong.TryParse(text[(dash + 1)..], NumberStyles.None, CultureInfo.InvariantCulture, out ulong offset)) return false;
+        if (dash < 0 || !ulong.TryParse(text[..dash], NumberStyles.AllowHexSpecifier,
+            CultureInfo.InvariantCulture, out ulong epoch))
+            return false;
+        if (!ulong.TryParse(text[(dash + 1)..], NumberStyles.None, CultureInfo.InvariantCulture, out ulong offset))
+            return false;
         position = new GroupPosition(epoch, offset);
         return true;
     }

@@ -75,7 +75,8 @@ internal sealed class GroupState : SessionGroup
     internal bool TryForget(long unusedSinceMs)
     {
         long usedAtMs = Volatile.Read(ref _usedAtMs);
-        return usedAtMs < unusedSinceMs && usedAtMs != Forgotten && Interlocked.CompareExchange(ref _usedAtMs, Forgotten, usedAtMs) == usedAtMs;
+        return usedAtMs < unusedSinceMs && usedAtMs != Forgotten
+            && Interlocked.CompareExchange(ref _usedAtMs, Forgotten, usedAtMs) == usedAtMs;
     }
 
     internal bool IsSubscribed { get; set; }
@@ -126,19 +127,26 @@ internal sealed class GroupState : SessionGroup
         IsConfirmed = true;
         int at = 0;
         while (at < _publisherCount && _publishers[at].Instance != envelope.Instance) at++;
-        Publisher known = at < _publisherCount ? _publishers[at] : new Publisher(envelope.Instance, _cluster.NameOf(envelope), envelope.Epoch, 0);
+        Publisher known = at < _publisherCount
+            ? _publishers[at]
+            : new Publisher(envelope.Instance, _cluster.NameOf(envelope), envelope.Epoch, 0);
         if (at >= _currentCount && envelope.Epoch >= known.Epoch)
         {
             // For a new subscription earlier broadcasts are not expected. All repeated broadcasts are earlier than a
             // new subscription.
             ulong received = envelope.Epoch == known.Epoch ? known.Last : 0;
-            ulong before = isSettled ? 0 : envelope.IsRepeated ? envelope.Sequence + (ulong)envelope.Count - 1 : envelope.Sequence - (envelope.Count == 0 ? 0ul : 1ul);
+            ulong before = isSettled ? 0 : envelope.IsRepeated ? envelope.Sequence + (ulong)envelope.Count - 1
+                : envelope.Sequence - (envelope.Count == 0 ? 0ul : 1ul);
             before = Math.Max(before, received);
-            known = new Publisher(envelope.Instance, known.Node, envelope.Epoch, before) { Unproven = (long)(before - received) };
+            known = new Publisher(envelope.Instance, known.Node, envelope.Epoch, before)
+            {
+                Unproven = (long)(before - received)
+            };
         }
 
         if (at == MostPublishers) at--;
-        else if (at == _publisherCount && _publisherCount++ == _publishers.Length) Array.Resize(ref _publishers, Math.Max(2, 2 * _publishers.Length));
+        else if (at == _publisherCount && _publisherCount++ == _publishers.Length)
+            Array.Resize(ref _publishers, Math.Max(2, 2 * _publishers.Length));
         if (at >= _currentCount) _currentCount++;
         if (at > 0) Array.Copy(_publishers, 0, _publishers, 1, at);
         _publishers[0] = known;

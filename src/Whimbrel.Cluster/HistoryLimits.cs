@@ -18,8 +18,10 @@ public sealed record HistoryLimits
     {
         if (MaxCount is < 1 or > 1_000_000) Refuse(nameof(MaxCount), "1 up to a million");
         if (MaxBytes is < 1024 or > 1 << 30) Refuse(nameof(MaxBytes), "1 KiB up to 1 GiB");
-        if (MaxAge < TimeSpan.FromSeconds(1) || MaxAge > TimeSpan.FromDays(7)) Refuse(nameof(MaxAge), "1 s up to 7 days");
+        if (MaxAge < TimeSpan.FromSeconds(1) || MaxAge > TimeSpan.FromDays(7))
+            Refuse(nameof(MaxAge), "1 s up to 7 days");
     }
 
-    private static void Refuse(string name, string allowed) => throw new ArgumentException($"{nameof(HistoryLimits)}.{name} has to be {allowed}.", name);
+    private static void Refuse(string name, string allowed) =>
+        throw new ArgumentException($"{nameof(HistoryLimits)}.{name} has to be {allowed}.", name);
 }

@@ -62,7 +62,8 @@ public sealed class MemoryBus
         lock (_gate) return HistoryOf(subject)?.Read(after, most, limits, nowMs);
     }
 
-    internal bool Append(string subject, HistoryLimits limits, IReadOnlyList<ReadOnlyMemory<byte>> envelopes, long nowMs)
+    internal bool Append(string subject, HistoryLimits limits,
+        IReadOnlyList<ReadOnlyMemory<byte>> envelopes, long nowMs)
     {
         lock (_gate)
         {

@@ -92,7 +92,8 @@ public sealed class MemoryBusLink : IGroupBus, IGroupHistory
     }
 
     /// <inheritdoc/>
-    public bool Append(string subject, HistoryLimits limits, IReadOnlyList<ReadOnlyMemory<byte>> envelopes, Action<bool> done)
+    public bool Append(string subject, HistoryLimits limits, IReadOnlyList<ReadOnlyMemory<byte>> envelopes,
+        Action<bool> done)
     {
         if (IsCut) return false;
         bool isIn = _bus.Append(subject, limits, envelopes, _loop!.TimeMs);
@@ -187,6 +188,7 @@ public sealed class MemoryBusLink : IGroupBus, IGroupHistory
         }
 
         if (_due.Count == 0 || _timer is { IsActive: true }) return;
-        _timer = _loop!.StartTimer(TimeSpan.FromMilliseconds(_due.Peek().DueMs - _loop.TimeMs), static l => ((MemoryBusLink)l!).DeliverDue(), this);
+        _timer = _loop!.StartTimer(TimeSpan.FromMilliseconds(_due.Peek().DueMs - _loop.TimeMs),
+            static l => ((MemoryBusLink)l!).DeliverDue(), this);
     }
 }

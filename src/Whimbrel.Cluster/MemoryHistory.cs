@@ -24,7 +24,8 @@ internal sealed class MemoryHistory(ulong epoch)
         Trim(limits, nowMs);
         ulong first = _last - (ulong)_entries.Count + 1;
         ulong from = after >= _last ? _last + 1 : Math.Max(after + 1, first);
-        HistoryEntry[] page = [.. _entries.Skip((int)(from - first)).Take(most).Select((e, i) => new HistoryEntry(from + (ulong)i, e.Envelope))];
+        HistoryEntry[] page = [.. _entries.Skip((int)(from - first)).Take(most)
+            .Select((e, i) => new HistoryEntry(from + (ulong)i, e.Envelope))];
         return new HistoryPage(epoch, first, _last, page);
     }
 
@@ -32,7 +33,8 @@ internal sealed class MemoryHistory(ulong epoch)
     {
         long before = nowMs - (long)limits.MaxAge.TotalMilliseconds;
         while (_entries.TryPeek(out (byte[] Envelope, long AtMs) oldest)
-            && (_entries.Count > limits.MaxCount || oldest.AtMs < before || (_bytes > limits.MaxBytes && _entries.Count > 1)))
+            && (_entries.Count > limits.MaxCount || oldest.AtMs < before
+                || (_bytes > limits.MaxBytes && _entries.Count > 1)))
         {
             _entries.Dequeue();
             _bytes -= oldest.Envelope.Length;

@@ -52,7 +52,8 @@ internal sealed class NodeTable
     }
 
     /// <summary>Adds a node that has not announced itself yet.</summary>
-    internal void Add(ulong instance, string name, long nowMs) => _nodes.Add(instance, new KnownNode(instance, name) { HeardAtMs = nowMs });
+    internal void Add(ulong instance, string name, long nowMs) =>
+        _nodes.Add(instance, new KnownNode(instance, name) { HeardAtMs = nowMs });
 
     /// <summary>Records an announcement. The node replaces missing nodes of the same name.</summary>
     /// <returns>True if a missing node was replaced.</returns>
@@ -106,7 +107,9 @@ internal sealed class NodeTable
         DropWhere(n => !n.HasAnnounced && nowMs - n.HeardAtMs > SilentIntervals * intervalMs);
         foreach (KnownNode node in _nodes.Values)
         {
-            if (node.State != KnownNodeState.Present || !node.HasAnnounced || nowMs - node.HeardAtMs <= SilentIntervals * Math.Max(intervalMs, node.IntervalMs)) continue;
+            if (node.State != KnownNodeState.Present || !node.HasAnnounced
+                || nowMs - node.HeardAtMs <= SilentIntervals * Math.Max(intervalMs, node.IntervalMs))
+                continue;
             node.State = KnownNodeState.Missing;
             hasChanged = true;
         }
@@ -118,11 +121,15 @@ internal sealed class NodeTable
     /// <summary>Returns the names of the missing nodes as text.</summary>
     internal string NameMissing()
     {
-        string[] names = [.. _nodes.Values.Where(static n => n.State == KnownNodeState.Missing).Select(static n => $"'{n.Name}'").Order(StringComparer.Ordinal)];
-        return names.Length <= MostNamed ? string.Join(", ", names) : $"{string.Join(", ", names.Take(MostNamed))} and {names.Length - MostNamed} more";
+        string[] names = [.. _nodes.Values.Where(static n => n.State == KnownNodeState.Missing)
+            .Select(static n => $"'{n.Name}'").Order(StringComparer.Ordinal)];
+        return names.Length <= MostNamed
+            ? string.Join(", ", names)
+            : $"{string.Join(", ", names.Take(MostNamed))} and {names.Length - MostNamed} more";
     }
 
-    private bool HasNamesake(KnownNode of) => _nodes.Values.Any(n => n.State == KnownNodeState.Present && n.Name == of.Name && n != of);
+    private bool HasNamesake(KnownNode of) =>
+        _nodes.Values.Any(n => n.State == KnownNodeState.Present && n.Name == of.Name && n != of);
 
     private bool DropWhere(Predicate<KnownNode> isGone)
     {

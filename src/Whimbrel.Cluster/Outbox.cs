@@ -61,7 +61,8 @@ internal sealed class Outbox(int limitBytes, int repeatLimitBytes, QueuePolicy p
     /// <param name="since">See <see cref="Outgoing.NoteSince"/>.</param>
     /// <param name="dropped">List of the dropped broadcasts, perhaps including this one.</param>
     /// <returns>True if the caller must schedule the loop.</returns>
-    internal bool Add(GroupState group, ReadOnlySpan<byte> message, long since, ref List<(GroupState Group, int Count)>? dropped)
+    internal bool Add(GroupState group, ReadOnlySpan<byte> message, long since,
+        ref List<(GroupState Group, int Count)>? dropped)
     {
         int alone = form.Length(group.NameBytes.Length, Envelope.MessageLength(message.Length));
         bool mayJoin = alone <= _mostJoinedBytes;
@@ -159,7 +160,8 @@ internal sealed class Outbox(int limitBytes, int repeatLimitBytes, QueuePolicy p
     {
         lock (_gate)
         {
-            while (_sent.TryPeek(out Outgoing? oldest) && (_sentBytes > repeatLimitBytes || nowMs - oldest.SentAtMs > RepeatMs))
+            while (_sent.TryPeek(out Outgoing? oldest)
+                && (_sentBytes > repeatLimitBytes || nowMs - oldest.SentAtMs > RepeatMs))
             {
                 _sentBytes -= oldest.Length + MemoryAroundKept;
                 Return(_sent.Dequeue());
@@ -307,7 +309,8 @@ internal sealed class Outbox(int limitBytes, int repeatLimitBytes, QueuePolicy p
 
     private long BroadcastBytes => _bytes - _controlBytes;
 
-    private WaitingLine LineOf(Outgoing item) => item.IsRepeated ? _again : item.Count > 0 ? _broadcasts : item.IsOrdered ? _control : _words;
+    private WaitingLine LineOf(Outgoing item) => item.IsRepeated ? _again : item.Count > 0 ? _broadcasts
+        : item.IsOrdered ? _control : _words;
 
     // In arrival order, so that a mark stays after the broadcasts that it counts.
     private bool TryTake(bool isHeld, [NotNullWhen(true)] out Outgoing? oldest)
@@ -315,7 +318,8 @@ internal sealed class Outbox(int limitBytes, int repeatLimitBytes, QueuePolicy p
         if (_words.TryTake(out oldest)) return true;
         if (isHeld) return false;
         if (_again.TryTake(out oldest)) return true;
-        bool isBroadcast = _broadcasts.TryPeek(out Outgoing? broadcast) && !(_control.TryPeek(out Outgoing? control) && control.Place < broadcast.Place);
+        bool isBroadcast = _broadcasts.TryPeek(out Outgoing? broadcast)
+            && !(_control.TryPeek(out Outgoing? control) && control.Place < broadcast.Place);
         if (!(isBroadcast ? _broadcasts : _control).TryTake(out oldest)) return false;
         Close(oldest);
         return true;
@@ -327,7 +331,8 @@ internal sealed class Outbox(int limitBytes, int repeatLimitBytes, QueuePolicy p
         if (item.Group is { } group && group.Open == item) group.Open = null;
     }
 
-    private bool Fits(Outgoing open, int message) => open.Length + Envelope.MessageLength(message) <= Math.Min(_mostJoinedBytes, _mostEnvelopeBytes);
+    private bool Fits(Outgoing open, int message) =>
+        open.Length + Envelope.MessageLength(message) <= Math.Min(_mostJoinedBytes, _mostEnvelopeBytes);
 
     private bool Enqueue(Outgoing item)
     {

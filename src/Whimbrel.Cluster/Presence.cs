@@ -65,7 +65,8 @@ internal sealed class Presence(int mostBytes)
         {
             bool isLast = i == parts.Count - 1;
             if (!isSnapshot && i > 0) _revision++;
-            PresencePart kind = isSnapshot ? isLast ? PresencePart.SnapshotEnd : PresencePart.Snapshot : parts[i].Length > HeadBytes ? PresencePart.Change : PresencePart.Beat;
+            PresencePart kind = isSnapshot ? isLast ? PresencePart.SnapshotEnd : PresencePart.Snapshot
+                : parts[i].Length > HeadBytes ? PresencePart.Change : PresencePart.Beat;
             parts[i][0] = (byte)kind;
             BinaryPrimitives.WriteUInt16LittleEndian(parts[i].AsSpan(1), (ushort)i);
             said.Add((_revision, parts[i]));
@@ -106,7 +107,8 @@ internal sealed class Presence(int mostBytes)
             }
 
             bool isComing = node.Coming is not null && node.ComingRevision == envelope.Sequence;
-            if (node.Revision >= envelope.Sequence || isComing || nowMs - node.AskedAtMs < askAgainMs) return PresenceHeard.Known;
+            if (node.Revision >= envelope.Sequence || isComing || nowMs - node.AskedAtMs < askAgainMs)
+                return PresenceHeard.Known;
             node.AskedAtMs = nowMs;
             return PresenceHeard.Ask;
         }
@@ -150,8 +152,11 @@ internal sealed class Presence(int mostBytes)
         }
 
         int number = BinaryPrimitives.ReadUInt16LittleEndian(payload[1..]);
-        if (number == 0) (node.Coming, node.ComingRevision, node.NextPart) = (new Dictionary<string, int>(StringComparer.Ordinal), revision, 0);
-        if (node.Coming is not { } coming || node.ComingRevision != revision || number < node.NextPart) return true; // or twice
+        if (number == 0)
+            (node.Coming, node.ComingRevision, node.NextPart) = (new Dictionary<string, int>(StringComparer.Ordinal),
+                revision, 0);
+        // or twice
+        if (node.Coming is not { } coming || node.ComingRevision != revision || number < node.NextPart) return true;
         if (number > node.NextPart)
         {
             node.Coming = null;
@@ -171,7 +176,9 @@ internal sealed class Presence(int mostBytes)
         {
             if (groups.Length < 6) return false;
             int length = BinaryPrimitives.ReadUInt16LittleEndian(groups);
-            if (length > Envelope.MostGroupBytes || groups.Length < length + 6 || !Utf8.IsValid(groups.Slice(2, length))) return false;
+            if (length > Envelope.MostGroupBytes || groups.Length < length + 6
+                || !Utf8.IsValid(groups.Slice(2, length)))
+                return false;
             int count = BinaryPrimitives.ReadInt32LittleEndian(groups[(2 + length)..]);
             if (count < 0) return false;
             string name = Encoding.UTF8.GetString(groups.Slice(2, length));

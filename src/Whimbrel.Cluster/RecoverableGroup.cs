@@ -61,7 +61,8 @@ public sealed class RecoverableGroup
     private long _answeredAtMs;
     private LoopTimer? _patience;
 
-    internal RecoverableGroup(Cluster cluster, IGroupHistory history, Loop loop, string name, RecoverableOptions options)
+    internal RecoverableGroup(Cluster cluster, IGroupHistory history, Loop loop, string name,
+        RecoverableOptions options)
     {
         (_cluster, _history, _loop, Options) = (cluster, history, loop, options);
         _kept = options.History with { MaxCount = options.History.MaxCount + KeptForReaders };
@@ -149,7 +150,8 @@ public sealed class RecoverableGroup
     {
         ArgumentNullException.ThrowIfNull(session);
         Resumption one = new(session, from);
-        if (Interlocked.Increment(ref _resuming) > MostResuming) End(one, ResumeOutcome.Unavailable, $"{MostResuming} sessions resume in this group already.");
+        if (Interlocked.Increment(ref _resuming) > MostResuming)
+            End(one, ResumeOutcome.Unavailable, $"{MostResuming} sessions resume in this group already.");
         else _loop.Post(o => Enter((Resumption)o!), one);
         return one.Task;
     }
@@ -179,7 +181,8 @@ public sealed class RecoverableGroup
         _retry?.Cancel();
         _patience?.Cancel();
         if (left > 0) _cluster.TellNotAppended(Name, left);
-        foreach (Resumption one in _waiting.Concat(_next).Concat(_running).ToArray()) End(one, ResumeOutcome.Unavailable, "The node has left its cluster.");
+        foreach (Resumption one in _waiting.Concat(_next).Concat(_running).ToArray())
+            End(one, ResumeOutcome.Unavailable, "The node has left its cluster.");
         _waiting.Clear();
         _next.Clear();
         _running.Clear();
@@ -196,12 +199,15 @@ public sealed class RecoverableGroup
         int tooLarge = 0;
         lock (_gate)
         {
-            for (; _queue.TryPeek(out byte[]? first) && first.Length > _cluster.MostEnvelopeBytes; tooLarge++) _queuedBytes -= _queue.Dequeue().Length;
+            for (; _queue.TryPeek(out byte[]? first) && first.Length > _cluster.MostEnvelopeBytes; tooLarge++)
+                _queuedBytes -= _queue.Dequeue().Length;
             int bytes = 0;
             foreach (byte[] envelope in _queue)
             {
                 bytes += envelope.Length;
-                if (batch.Count == mostInBatch || envelope.Length > _cluster.MostEnvelopeBytes || (bytes > mostBatchBytes && batch.Count > 0)) break;
+                if (batch.Count == mostInBatch || envelope.Length > _cluster.MostEnvelopeBytes
+                    || (bytes > mostBatchBytes && batch.Count > 0))
+                    break;
                 batch.Add(envelope);
             }
         }
@@ -251,7 +257,8 @@ public sealed class RecoverableGroup
         {
             _mustRead = false; // the answer or the broker is lost: the next append does not wait for it
             EndUnsupported();
-            foreach (Resumption one in _waiting) End(one, ResumeOutcome.Unavailable, $"{_cluster.BusText} did not give the history.");
+            foreach (Resumption one in _waiting)
+                End(one, ResumeOutcome.Unavailable, $"{_cluster.BusText} did not give the history.");
             _waiting.Clear();
             return;
         }
@@ -290,7 +297,8 @@ public sealed class RecoverableGroup
             GroupPosition goesOn = new(page.Epoch, page.First - 1);
             if (!isOther) _cluster.CountMissed((long)(goesOn.Offset - place.Offset));
             _place = place = goesOn;
-            _cluster.Guard(() => Options.OnBroken?.Invoke(_members, goesOn, isOther ? ResumeOutcome.Replaced : ResumeOutcome.Trimmed));
+            _cluster.Guard(() => Options.OnBroken?.Invoke(_members, goesOn,
+                isOther ? ResumeOutcome.Replaced : ResumeOutcome.Trimmed));
         }
 
         foreach (HistoryEntry entry in page.Entries)
@@ -324,7 +332,8 @@ public sealed class RecoverableGroup
     private void EndUnsupported()
     {
         if (_history.Unsupported is not { } why) return;
-        foreach (Resumption one in _waiting.Concat(_next).Concat(_running).ToArray()) End(one, ResumeOutcome.NotSupported, why);
+        foreach (Resumption one in _waiting.Concat(_next).Concat(_running).ToArray())
+            End(one, ResumeOutcome.NotSupported, why);
         _waiting.Clear();
         _next.Clear();
         _running.Clear();
@@ -364,10 +373,12 @@ public sealed class RecoverableGroup
     private void Enter(Resumption one)
     {
         one.SinceMs = _loop.TimeMs;
-        if (_patience is not { IsActive: true } && !_isClosed) _patience = _loop.StartTimer(s_look, static g => ((RecoverableGroup)g!).EndLate(), this, s_look);
+        if (_patience is not { IsActive: true } && !_isClosed)
+            _patience = _loop.StartTimer(s_look, static g => ((RecoverableGroup)g!).EndLate(), this, s_look);
         if (_isClosed || !_cluster.IsReached)
         {
-            End(one, ResumeOutcome.Unavailable, _isClosed ? "The node has left its cluster." : $"{_cluster.BusText} is not reached.");
+            End(one, ResumeOutcome.Unavailable,
+                _isClosed ? "The node has left its cluster." : $"{_cluster.BusText} is not reached.");
         }
         else if (_history.Unsupported is { } why)
         {
@@ -403,7 +414,8 @@ public sealed class RecoverableGroup
     {
         one.SinceMs = _loop.TimeMs;
         if (one.HasLeft || !one.Session.IsConnected) Ended(one, ResumeOutcome.Ended);
-        else if (_isClosed || !_history.Read(Subject, _kept, one.At.Offset, MostInPage, page => Resume(one, page))) Ended(one, ResumeOutcome.Unavailable);
+        else if (_isClosed || !_history.Read(Subject, _kept, one.At.Offset, MostInPage, page => Resume(one, page)))
+            Ended(one, ResumeOutcome.Unavailable);
     }
 
     private void ReadAgainFor(Resumption one)
@@ -478,7 +490,9 @@ public sealed class RecoverableGroup
 
     private void Ended(Resumption one, ResumeOutcome outcome)
     {
-        if (_running.Remove(one)) End(one, outcome, outcome == ResumeOutcome.Unavailable ? $"{_cluster.BusText} did not give the history." : null);
+        if (_running.Remove(one))
+            End(one, outcome,
+                outcome == ResumeOutcome.Unavailable ? $"{_cluster.BusText} did not give the history." : null);
         StartNext();
     }
 

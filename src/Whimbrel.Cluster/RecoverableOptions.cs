@@ -30,6 +30,9 @@ public sealed class RecoverableOptions
         ArgumentNullException.ThrowIfNull(History);
         ArgumentNullException.ThrowIfNull(Deliver);
         History.Check();
-        if (QueueLimitBytes < 1024) throw new ArgumentException($"{nameof(RecoverableOptions)}.{nameof(QueueLimitBytes)} has to be at least 1 KiB.", nameof(QueueLimitBytes));
+        if (QueueLimitBytes < 1024)
+            throw new ArgumentException(
+                $"{nameof(RecoverableOptions)}.{nameof(QueueLimitBytes)} has to be at least 1 KiB.",
+                nameof(QueueLimitBytes));
     }
 }

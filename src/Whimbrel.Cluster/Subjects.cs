@@ -8,7 +8,8 @@ namespace Whimbrel.Clusters;
 /// </summary>
 internal static class Subjects
 {
-    internal static bool IsPlain(string? name) => name is { Length: >= 1 and <= 64 } && name.All(static c => char.IsAsciiLetterOrDigit(c) || c is '-' or '_');
+    internal static bool IsPlain(string? name) =>
+        name is { Length: >= 1 and <= 64 } && name.All(static c => char.IsAsciiLetterOrDigit(c) || c is '-' or '_');
 
     /// <summary>Returns the subject for messages between nodes: announcements, questions, presence.</summary>
     internal static string OfNodes(string application) => $"{application}.nodes";

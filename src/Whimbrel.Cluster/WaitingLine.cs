@@ -15,7 +15,9 @@ internal sealed class WaitingLine
     /// <summary>Takes back an envelope. Several are given back newest first.</summary>
     internal void GiveBack(Outgoing item) => _given.Push(item);
 
-    internal bool TryPeek([NotNullWhen(true)] out Outgoing? oldest) => _given.TryPeek(out oldest) || _queue.TryPeek(out oldest);
+    internal bool TryPeek([NotNullWhen(true)] out Outgoing? oldest) =>
+        _given.TryPeek(out oldest) || _queue.TryPeek(out oldest);
 
-    internal bool TryTake([NotNullWhen(true)] out Outgoing? oldest) => _given.TryPop(out oldest) || _queue.TryDequeue(out oldest);
+    internal bool TryTake([NotNullWhen(true)] out Outgoing? oldest) =>
+        _given.TryPop(out oldest) || _queue.TryDequeue(out oldest);
 }

@@ -7,7 +7,8 @@ internal sealed class Kind
 
     internal static Kind Tcp { get; } = new("Tcp", "A TCP server", "A TCP client");
 
-    internal static Kind Ssl { get; } = new("Ssl", "A TLS server", "A TLS client") { IsTls = true, Shake = " and for the handshake" };
+    internal static Kind Ssl { get; } =
+        new("Ssl", "A TLS server", "A TLS client") { IsTls = true, Shake = " and for the handshake" };
 
     internal static Kind Uds { get; } = new("Uds", "A Unix socket server", "A Unix socket client") { IsUnix = true };
 

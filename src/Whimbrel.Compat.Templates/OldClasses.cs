@@ -27,7 +27,8 @@ internal static class OldClasses
         foreach (Kind kind in (Kind[])[Kind.Tcp, Kind.Udp])
         {
             foreach (string part in (string[])["Endpoint", "Resolver"])
-                yield return Made(CSharpServer, kind.Name + part, TextTemplate.Make(template("CSharp" + part), kind, part));
+                yield return Made(CSharpServer, kind.Name + part,
+                    TextTemplate.Make(template("CSharp" + part), kind, part));
         }
 
         foreach (string part in (string[])["Server", "Client"])
@@ -47,5 +48,6 @@ internal static class OldClasses
         }
     }
 
-    private static KeyValuePair<string, string> Made(string folder, string name, string text) => new($"{folder}{name}.cs", text);
+    private static KeyValuePair<string, string> Made(string folder, string name, string text) =>
+        new($"{folder}{name}.cs", text);
 }

@@ -6,7 +6,8 @@ internal static class UdpText
     private const string Queued = "False if it is closed, or there is no room.";
     private const string Sent = "Number of bytes queued; 0 if it is closed, or there was no room for a minute.";
 
-    internal static string Server => Head("Server", "A UDP server: override <see cref=\"OnReceived\"/>, and call <see cref=\"ReceiveAsync\"/> for each datagram.")
+    internal static string Server => Head("Server",
+        "A UDP server: override <see cref=\"OnReceived\"/>, and call <see cref=\"ReceiveAsync\"/> for each datagram.")
         + """
 
             /// <summary>End point for <see cref="Multicast(ReadOnlySpan{byte})"/>, set by the start.</summary>
@@ -65,9 +66,13 @@ internal static class UdpText
             /// <returns>False if it was not started.</returns>
             public virtual bool Restart() => Stop() && Start();
 
-        """ + Forms("public virtual long Multicast", "Sends a datagram to the group, and waits for room.", Sent, " => MulticastEndpoint is { } group ? Send(group, buffer) : 0;")
-        + Forms("public virtual bool MulticastAsync", "Queues a datagram for the group.", Queued, " => MulticastEndpoint is { } group && SendAsync(group, buffer);")
-        + Forms("public virtual long Send", "Sends a datagram to the group, or to its own address without a group, and waits for room.", Sent, " => Send(MulticastEndpoint ?? Endpoint, buffer);")
+        """ + Forms("public virtual long Multicast", "Sends a datagram to the group, and waits for room.", Sent,
+            " => MulticastEndpoint is { } group ? Send(group, buffer) : 0;")
+        + Forms("public virtual bool MulticastAsync", "Queues a datagram for the group.", Queued,
+            " => MulticastEndpoint is { } group && SendAsync(group, buffer);")
+        + Forms("public virtual long Send",
+            "Sends a datagram to the group, or to its own address without a group, and waits for room.", Sent,
+            " => Send(MulticastEndpoint ?? Endpoint, buffer);")
         + Tail
         + """
 
@@ -93,7 +98,8 @@ internal static class UdpText
 
         """ + Common("OnSent(peer, bytes);", "OnReceived(peer, buffer, 0, 0);", "Stop();");
 
-    internal static string Client => Head("Client", "A UDP client of one end point: override <see cref=\"OnReceived\"/>, and call <see cref=\"ReceiveAsync\"/> for each datagram.")
+    internal static string Client => Head("Client", "A UDP client of one end point: override <see "
+        + "cref=\"OnReceived\"/>, and call <see cref=\"ReceiveAsync\"/> for each datagram.")
         + """
 
             /// <summary>True to bind to the client's address and port instead of a free port, for members of a group.
@@ -167,8 +173,10 @@ internal static class UdpText
             /// <exception cref="SocketException">The client is not a member, or not connected.</exception>
             public virtual void LeaveMulticastGroup(string address) => LeaveMulticastGroup(IPAddress.Parse(address));
 
-        """ + Forms("public virtual long Send", "Sends a datagram to the end point of the client, and waits for room.", Sent, " => Send(Target, buffer);")
-        + Forms("public virtual bool SendAsync", "Queues a datagram for the end point of the client.", Queued, " => SendAsync(Target, buffer);")
+        """ + Forms("public virtual long Send", "Sends a datagram to the end point of the client, and waits for room.",
+            Sent, " => Send(Target, buffer);")
+        + Forms("public virtual bool SendAsync", "Queues a datagram for the end point of the client.", Queued,
+            " => SendAsync(Target, buffer);")
         + Tail
         + """
 
@@ -336,8 +344,10 @@ internal static class UdpText
         """;
 
     private static string Tail =>
-        Forms("public virtual long Send", "Sends a datagram, and waits for room.", Sent, " => _link.SendNow(endpoint, buffer, s_patience);", "EndPoint endpoint")
-        + Forms("public virtual bool SendAsync", "Queues a datagram.", Queued, " => _link.Queue(endpoint, buffer);", "EndPoint endpoint")
+        Forms("public virtual long Send", "Sends a datagram, and waits for room.", Sent,
+            " => _link.SendNow(endpoint, buffer, s_patience);", "EndPoint endpoint")
+        + Forms("public virtual bool SendAsync", "Queues a datagram.", Queued, " => _link.Queue(endpoint, buffer);",
+            "EndPoint endpoint")
         + """
 
             /// <summary>Waits for a datagram, for a minute.</summary>
@@ -492,13 +502,26 @@ internal static class UdpText
     private static string Forms(string head, string summary, string returns, string body, string before = "")
     {
         string name = head.Split(' ').Last();
-        string first = before.Length == 0 ? "" : before + ", ", pass = before.Length == 0 ? "" : before.Split(' ').Last() + ", ";
-        string firstDoc = before.Length == 0 ? "" : $"    /// <param name=\"{before.Split(' ').Last()}\">Receiver of the datagram.</param>\n";
-        string Doc(params string[] parameters) => $"\n    /// <summary>{summary}</summary>\n{firstDoc}{string.Concat(parameters.Select(static p => $"    /// <param name=\"{p.Split('|')[0]}\">{p.Split('|')[1]}</param>\n"))}    /// <returns>{returns}</returns>\n";
-        return Doc("buffer|Bytes to send. They are copied.") + $"    {head}({first}byte[] buffer)\n    {{\n        ArgumentNullException.ThrowIfNull(buffer);\n        return {name}({pass}buffer.AsSpan());\n    }}\n"
-            + Doc("buffer|Array with the bytes, which are copied.", "offset|Offset of the first byte in <paramref name=\"buffer\"/>.", "size|Number of bytes.") + $"    {head}({first}byte[] buffer, long offset, long size)\n    {{\n        ArgumentNullException.ThrowIfNull(buffer);\n        return {name}({pass}buffer.AsSpan(checked((int)offset), checked((int)size)));\n    }}\n"
+        string first = before.Length == 0 ? "" : before + ", ",
+            pass = before.Length == 0 ? "" : before.Split(' ').Last() + ", ";
+        string firstDoc = before.Length == 0
+            ? ""
+            : $"    /// <param name=\"{before.Split(' ').Last()}\">Receiver of the datagram.</param>\n";
+        string Doc(params string[] parameters) => $"\n    /// "
+            + $"<summary>{summary}</summary>\n{firstDoc}"
+            + $"{string.Concat(parameters.Select(static p => $"    /// <param name=\"{p.Split('|')[0]}\">{p.Split('|')[1]}</param>\n"))}    "
+            + $"/// <returns>{returns}</returns>\n";
+        return Doc("buffer|Bytes to send. They are copied.") + $"    {head}({first}byte[] buffer)\n    {{\n        "
+            + $"ArgumentNullException.ThrowIfNull(buffer);\n        return {name}({pass}buffer.AsSpan());\n    }}\n"
+            + Doc("buffer|Array with the bytes, which are copied.",
+                "offset|Offset of the first byte in <paramref name=\"buffer\"/>.", "size|Number of bytes.")
+            + $"    {head}({first}byte[] buffer, long offset, long size)\n    "
+            + $"{{\n        ArgumentNullException.ThrowIfNull(buffer);\n        return "
+            + $"{name}({pass}buffer.AsSpan(checked((int)offset), checked((int)size)));\n    }}\n"
             + Doc("buffer|Bytes to send. They are copied.") + $"    {head}({first}ReadOnlySpan<byte> buffer){body}\n"
-            + Doc("text|Text to send as UTF-8.") + $"    {head}({first}string text)\n    {{\n        ArgumentNullException.ThrowIfNull(text);\n        return {name}({pass}text.AsSpan());\n    }}\n"
-            + Doc("text|Text to send as UTF-8.") + $"    {head}({first}ReadOnlySpan<char> text)\n    {{\n        using PooledText utf8 = new(text);\n        return {name}({pass}utf8.Span);\n    }}\n";
+            + Doc("text|Text to send as UTF-8.") + $"    {head}({first}string text)\n    {{\n        "
+            + $"ArgumentNullException.ThrowIfNull(text);\n        return {name}({pass}text.AsSpan());\n    }}\n"
+            + Doc("text|Text to send as UTF-8.") + $"    {head}({first}ReadOnlySpan<char> text)\n    {{\n        using "
+            + $"PooledText utf8 = new(text);\n        return {name}({pass}utf8.Span);\n    }}\n";
     }
 }

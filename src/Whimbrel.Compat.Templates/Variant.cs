@@ -3,7 +3,8 @@ namespace Whimbrel.Compat.Templates;
 /// <summary>Differences between plain and TLS classes.</summary>
 internal sealed class Variant
 {
-    private Variant(string s, string transport, string over, string ready, int port) => (S, Transport, Over, Ready, Port) = (s, transport, over, ready, port);
+    private Variant(string s, string transport, string over, string ready, int port) =>
+        (S, Transport, Over, Ready, Port) = (s, transport, over, ready, port);
 
     internal static Variant Plain { get; } = new("", "Tcp", "", "Connected", 80);
 

@@ -3,7 +3,8 @@ namespace Whimbrel.Compat.Templates;
 /// <summary>Ws*Server, Ws*Session and Ws*Client.</summary>
 internal static class WsText
 {
-    private static readonly (string Kind, string What)[] s_kinds = [("Text", "a text message"), ("Binary", "a binary message"), ("Close", "a close frame"), ("Ping", "a ping"), ("Pong", "a pong")];
+    private static readonly (string Kind, string What)[] s_kinds = [("Text", "a text message"),
+        ("Binary", "a binary message"), ("Close", "a close frame"), ("Ping", "a ping"), ("Pong", "a pong")];
 
     internal static string Server(Variant v) => $$"""
         using System.Net;
@@ -73,14 +74,17 @@ internal static class WsText
 
         """;
 
-    private static string Multicasts() => string.Join("\n\n", s_kinds.Where(static k => k.Kind is "Text" or "Binary" or "Ping").Select(static k => Members.Forms($"public bool Multicast{k.Kind}",
-        $"Sends {k.What} to all sessions with an open WebSocket. The frame is composed once.", "False if the server is not started.", $$"""
+    private static string Multicasts() =>
+        string.Join("\n\n", s_kinds.Where(static k => k.Kind is "Text" or "Binary" or "Ping")
+            .Select(static k => Members.Forms($"public bool Multicast{k.Kind}",
+                $"Sends {k.What} to all sessions with an open WebSocket. The frame is composed once.",
+                "False if the server is not started.", $$"""
 
-                {
-                    using PooledFrame frame = new(WebSocketPart.{{k.Kind}}, buffer, ofClient: false);
-                    return Multicast(frame.Span);
-                }
-            """)));
+                        {
+                            using PooledFrame frame = new(WebSocketPart.{{k.Kind}}, buffer, ofClient: false);
+                            return Multicast(frame.Span);
+                        }
+                    """)));
 
     internal static string Session(Variant v) => $$"""
         using System.Net.Sockets;
@@ -318,21 +322,25 @@ internal static class WsText
             """, "int status")}}
         """;
 
-    private static string Sending() => string.Join("\n\n", s_kinds.Select(static k => Members.Twice((a, result, how, gives) => Members.Forms($"public {result} Send{k.Kind}{a}", $"Sends {k.What}{how}.", gives,
-        k.Kind == "Close" ? $" => WsSending.{(a.Length > 0 ? "QueueClose" : "SendClose")}(WebSocket, this, status, buffer);" : $" => WsSending.{(a.Length > 0 ? "Queue" : "Send")}(WebSocket, this, WebSocketPart.{k.Kind}, buffer);",
-        k.Kind == "Close" ? "int status" : "")).TrimEnd('\n'))) + """
+    private static string Sending() => string.Join("\n\n", s_kinds.Select(static k => Members.Twice(
+        (a, result, how, gives) => Members.Forms($"public {result} Send{k.Kind}{a}", $"Sends {k.What}{how}.", gives,
+            k.Kind == "Close"
+                ? $" => WsSending.{(a.Length > 0 ? "QueueClose" : "SendClose")}(WebSocket, this, status, buffer);"
+                : $" => WsSending.{(a.Length > 0 ? "Queue" : "Send")}(WebSocket, this, "
+                    + $"WebSocketPart.{k.Kind}, buffer);",
+            k.Kind == "Close" ? "int status" : "")).TrimEnd('\n'))) + """
 
 
-            /// <summary>Waits for the next message, and returns it as text. Use it after the synchronous
-            /// Connect.</summary>
-            /// <returns>Text; empty if the connection ends before the message is complete.</returns>
-            public string ReceiveText() => ReceiveBinary().ToString();
+                /// <summary>Waits for the next message, and returns it as text. Use it after the synchronous
+                /// Connect.</summary>
+                /// <returns>Text; empty if the connection ends before the message is complete.</returns>
+                public string ReceiveText() => ReceiveBinary().ToString();
 
-            /// <summary>Waits for the next message. Use it after the synchronous Connect.</summary>
-            /// <returns>Message; empty if the connection ends before the message is complete.</returns>
-            public Buffer ReceiveBinary() => WsSending.Receive(WebSocket, this);
+                /// <summary>Waits for the next message. Use it after the synchronous Connect.</summary>
+                /// <returns>Message; empty if the connection ends before the message is complete.</returns>
+                public Buffer ReceiveBinary() => WsSending.Receive(WebSocket, this);
 
-        """;
+            """;
 
     private static string Told(string close) => $$"""
             /// <inheritdoc/>

@@ -12,7 +12,8 @@ public static class CompatOptions
     /// The environment variable WHIMBREL_COMPAT_CALLBACKS=loop selects Inline.
     /// </summary>
     public static Scheduling Callbacks { get; set; } =
-        string.Equals(Environment.GetEnvironmentVariable("WHIMBREL_COMPAT_CALLBACKS"), "loop", StringComparison.OrdinalIgnoreCase) ? Scheduling.Inline : Scheduling.ThreadPool;
+        string.Equals(Environment.GetEnvironmentVariable("WHIMBREL_COMPAT_CALLBACKS"), "loop",
+            StringComparison.OrdinalIgnoreCase) ? Scheduling.Inline : Scheduling.ThreadPool;
 
     /// <summary>Engine for the classes of NetCoreServer, which have no such setting. Null (default): <see
     /// cref="Whimbrel.Engine.Default"/>.</summary>

@@ -58,8 +58,10 @@ public sealed class AddressTokens
     /// Default zero; at most the lifetime.</param>
     public AddressTokens(TimeSpan lifetime, ReadOnlySpan<byte> key, byte keyNumber = 0, TimeSpan clockSkew = default)
     {
-        if (lifetime < TimeSpan.FromMilliseconds(1) || lifetime > TimeSpan.FromDays(30)) Throw.OutOfRange(nameof(lifetime), lifetime, "1 ms to 30 days");
-        if (clockSkew < TimeSpan.Zero || clockSkew > lifetime) Throw.OutOfRange(nameof(clockSkew), clockSkew, "zero up to the lifetime");
+        if (lifetime < TimeSpan.FromMilliseconds(1) || lifetime > TimeSpan.FromDays(30))
+            Throw.OutOfRange(nameof(lifetime), lifetime, "1 ms to 30 days");
+        if (clockSkew < TimeSpan.Zero || clockSkew > lifetime)
+            Throw.OutOfRange(nameof(clockSkew), clockSkew, "zero up to the lifetime");
         CheckKey(key);
         _lifetimeMs = (long)lifetime.TotalMilliseconds;
         _skewMs = (long)clockSkew.TotalMilliseconds;
@@ -82,7 +84,9 @@ public sealed class AddressTokens
     {
         CheckKey(key);
         Keys before = _keys;
-        if (keyNumber == before.Number) throw new ArgumentException($"The key in use has number {keyNumber}: the next one needs another, otherwise their tokens could not be distinguished.", nameof(keyNumber));
+        if (keyNumber == before.Number)
+            throw new ArgumentException($"The key in use has number {keyNumber}: the next one needs another, otherwise "
+                + $"their tokens could not be distinguished.", nameof(keyNumber));
         _keys = new Keys(key.ToArray(), keyNumber, before.Key, before.Number);
     }
 
@@ -94,9 +98,15 @@ public sealed class AddressTokens
     /// <see cref="MaxBoundBytes"/>.</param>
     public void Write(Span<byte> token, in DatagramPeer peer, long nowMs, ReadOnlySpan<byte> bound = default)
     {
-        if (token.Length < TokenBytes) throw new ArgumentException($"A token has {TokenBytes} bytes, and there is room for {token.Length}.", nameof(token));
-        if (peer.IsNone) throw new ArgumentException("The peer is empty: a sender without a name has no address to prove.", nameof(peer));
-        if (bound.Length > MaxBoundBytes) throw new ArgumentException($"A token can be bound to at most {MaxBoundBytes} bytes, not {bound.Length}.", nameof(bound));
+        if (token.Length < TokenBytes)
+            throw new ArgumentException($"A token has {TokenBytes} bytes, and there is room for {token.Length}.",
+                nameof(token));
+        if (peer.IsNone)
+            throw new ArgumentException("The peer is empty: a sender without a name has no address to prove.",
+                nameof(peer));
+        if (bound.Length > MaxBoundBytes)
+            throw new ArgumentException($"A token can be bound to at most {MaxBoundBytes} bytes, not {bound.Length}.",
+                nameof(bound));
         Keys keys = _keys;
         token[0] = keys.Number;
         WriteTime(token[1..], nowMs);
@@ -110,7 +120,8 @@ public sealed class AddressTokens
     /// <param name="peer">Peer that sent them.</param>
     /// <param name="nowMs">Milliseconds of the same clock as for <see cref="Write"/>.</param>
     /// <param name="bound">Additional data, as for <see cref="Write"/>.</param>
-    public AddressTokenCheck Check(ReadOnlySpan<byte> token, in DatagramPeer peer, long nowMs, ReadOnlySpan<byte> bound = default)
+    public AddressTokenCheck Check(ReadOnlySpan<byte> token, in DatagramPeer peer, long nowMs,
+        ReadOnlySpan<byte> bound = default)
     {
         if (token.Length != TokenBytes || peer.IsNone || bound.Length > MaxBoundBytes) return AddressTokenCheck.Wrong;
         Keys keys = _keys;
@@ -126,7 +137,9 @@ public sealed class AddressTokens
 
     private static void CheckKey(ReadOnlySpan<byte> key)
     {
-        if (key.Length < MinKeyBytes) throw new ArgumentException($"A key has at least {MinKeyBytes} bytes, and this one has {key.Length}.", nameof(key));
+        if (key.Length < MinKeyBytes)
+            throw new ArgumentException($"A key has at least {MinKeyBytes} bytes, and this one has {key.Length}.",
+                nameof(key));
     }
 
     private static void WriteTime(Span<byte> target, long timeMs)
@@ -140,12 +153,14 @@ public sealed class AddressTokens
     /// </summary>
     private static long AgeMs(ReadOnlySpan<byte> time, long nowMs)
     {
-        long madeMs = ((long)BinaryPrimitives.ReadUInt32BigEndian(time) << 16) | BinaryPrimitives.ReadUInt16BigEndian(time[4..]);
+        long madeMs = ((long)BinaryPrimitives.ReadUInt32BigEndian(time) << 16)
+            | BinaryPrimitives.ReadUInt16BigEndian(time[4..]);
         long age = (nowMs - madeMs) & TimeMask;
         return age > TimeMask / 2 ? age - TimeMask - 1 : age;
     }
 
-    private static void Compute(byte[] key, ReadOnlySpan<byte> head, in DatagramPeer peer, ReadOnlySpan<byte> bound, Span<byte> code)
+    private static void Compute(byte[] key, ReadOnlySpan<byte> head, in DatagramPeer peer, ReadOnlySpan<byte> bound,
+        Span<byte> code)
     {
         // Each part has a fixed length or a length prefix, so that two different inputs never give the same bytes.
         Span<byte> text = stackalloc byte[64 + MaxNameBytes + MaxBoundBytes];

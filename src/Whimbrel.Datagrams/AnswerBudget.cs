@@ -92,7 +92,8 @@ internal sealed class AnswerBudget
         return isThere && entry.IsVerified && nowMs - entry.SeenMs < VerifiedMs;
     }
 
-    private Span<Entry> SetOf(in DatagramPeer peer) => _entries.AsSpan((int)(_hash.Of(in peer) & (ulong)(_entries.Length - 1)) & -Ways, Ways);
+    private Span<Entry> SetOf(in DatagramPeer peer) =>
+        _entries.AsSpan((int)(_hash.Of(in peer) & (ulong)(_entries.Length - 1)) & -Ways, Ways);
 
     private ref Entry Find(in DatagramPeer peer, out bool isThere)
     {

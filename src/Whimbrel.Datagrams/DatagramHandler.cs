@@ -73,7 +73,8 @@ public abstract class DatagramHandler
     /// <param name="datagramBytes">Length of each datagram, 1 to
     /// <see cref="DatagramOptions.MaxDatagramBytes"/>.</param>
     /// <param name="peer">Destination; <c>default</c> for the peer of a connected socket.</param>
-    public SendResult SendRun(ReadOnlySpan<byte> run, int datagramBytes, in DatagramPeer peer) => Resident.SendRun(run, datagramBytes, in peer);
+    public SendResult SendRun(ReadOnlySpan<byte> run, int datagramBytes, in DatagramPeer peer) =>
+        Resident.SendRun(run, datagramBytes, in peer);
 
     /// <summary>Queues several datagrams. Any thread.</summary>
     /// <param name="datagrams">Datagrams in sending order.</param>
@@ -89,7 +90,8 @@ public abstract class DatagramHandler
     /// <param name="peer">Destination; <c>default</c> for the peer of a connected socket.</param>
     /// <param name="cancellationToken">Cancels the wait; nothing is sent then.</param>
     /// <returns>Queued, Closed, or Refused by <see cref="DatagramOptions.AnswerLimit"/>.</returns>
-    public ValueTask<SendResult> SendAsync(ReadOnlyMemory<byte> data, DatagramPeer peer, CancellationToken cancellationToken = default) =>
+    public ValueTask<SendResult> SendAsync(ReadOnlyMemory<byte> data, DatagramPeer peer,
+        CancellationToken cancellationToken = default) =>
         Resident.SendAsync(data, peer, cancellationToken);
 
     /// <summary>
@@ -171,7 +173,8 @@ public abstract class DatagramHandler
     /// <param name="start">First bytes of the datagram, valid during the call.</param>
     /// <param name="length">Full length of the datagram.</param>
     /// <param name="peer">Sender of the datagram.</param>
-    protected virtual void OnTruncated(ReadOnlySpan<byte> start, int length, in DatagramPeer peer) => _resident?.NoteTruncated(length, in peer);
+    protected virtual void OnTruncated(ReadOnlySpan<byte> start, int length, in DatagramPeer peer) =>
+        _resident?.NoteTruncated(length, in peer);
 
     /// <summary>
     /// Called when the kernel has rejected a queued datagram. The socket continues. At most 256 per turn are reported;
@@ -230,9 +233,11 @@ public abstract class DatagramHandler
 
     internal void CallReceived(ReadOnlySpan<byte> datagram, in DatagramPeer peer) => OnReceived(datagram, in peer);
 
-    internal bool CallReceivedRun(ReadOnlySpan<byte> run, int datagramBytes, in DatagramPeer peer) => OnReceivedRun(run, datagramBytes, in peer);
+    internal bool CallReceivedRun(ReadOnlySpan<byte> run, int datagramBytes, in DatagramPeer peer) =>
+        OnReceivedRun(run, datagramBytes, in peer);
 
-    internal void CallTruncated(ReadOnlySpan<byte> start, int length, in DatagramPeer peer) => OnTruncated(start, length, in peer);
+    internal void CallTruncated(ReadOnlySpan<byte> start, int length, in DatagramPeer peer) =>
+        OnTruncated(start, length, in peer);
 
     internal void CallSendFailed(in DatagramFault fault) => OnSendFailed(in fault);
 
@@ -252,7 +257,9 @@ public abstract class DatagramHandler
 
     internal void BelongTo(LoopSocket resident)
     {
-        if (_resident is not null) Throw.State("This handler has been used already: the factory makes a new one for each loop and each start.");
+        if (_resident is not null)
+            Throw.State(
+                "This handler has been used already: the factory makes a new one for each loop and each start.");
         _resident = resident;
     }
 }

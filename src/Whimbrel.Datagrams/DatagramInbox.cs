@@ -8,7 +8,8 @@ namespace Whimbrel.Datagrams;
 /// Queue of received datagrams for a socket without a handler: the loop adds them, and receive calls of any thread take
 /// them in FIFO order. At its limit the loop stops receiving, and continues when half of it is free.
 /// </summary>
-[SuppressMessage("Design", "CA1001", Justification = "A blocked thread may still be leaving the wait when the socket is closed: the collector frees the event.")]
+[SuppressMessage("Design", "CA1001", Justification = "A blocked thread may still be leaving the wait when the socket "
+    + "is closed: the collector frees the event.")]
 internal sealed class DatagramInbox(Engine engine, int limitBytes)
 {
     /// <summary>Size that an entry counts in addition, so that a flood of empty datagrams is bounded, too.</summary>
@@ -113,18 +114,21 @@ internal sealed class DatagramInbox(Engine engine, int limitBytes)
     }
 
     private static NetworkException ClosedError() =>
-        new(new NetworkError(0, ErrorCategory.Cancelled, "The datagram socket was stopped: nothing is received any more."));
+        new(new NetworkError(0, ErrorCategory.Cancelled,
+            "The datagram socket was stopped: nothing is received any more."));
 
     // ------------------------------------------------------------------ any thread
 
     internal ValueTask<ReceivedDatagram> ReceiveAsync(Memory<byte> target, CancellationToken cancellationToken)
     {
-        if (cancellationToken.IsCancellationRequested) return ValueTask.FromCanceled<ReceivedDatagram>(cancellationToken);
+        if (cancellationToken.IsCancellationRequested)
+            return ValueTask.FromCanceled<ReceivedDatagram>(cancellationToken);
         DatagramReceiveOperation operation;
         ValueTask<ReceivedDatagram> task;
         lock (_gate)
         {
-            if (_receivers.Count == 0 && TryTake(target.Span, out ReceivedDatagram datagram)) return new ValueTask<ReceivedDatagram>(datagram);
+            if (_receivers.Count == 0 && TryTake(target.Span, out ReceivedDatagram datagram))
+                return new ValueTask<ReceivedDatagram>(datagram);
             if (TakeFailure() is { } failure) return ValueTask.FromException<ReceivedDatagram>(failure);
             operation = _free.Count > 0 ? _free.Pop() : new DatagramReceiveOperation(engine, this);
             operation.Target = target;

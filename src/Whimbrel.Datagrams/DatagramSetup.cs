@@ -24,7 +24,8 @@ internal static unsafe class DatagramSetup
     internal static int Open(LoopSocket resident)
     {
         EndPoint endPoint = resident.EndPoint;
-        int fd = SocketFactory.Open(resident, endPoint, DatagramAbi.SOCK_DGRAM, resident.Options.CreateSocket, out NetworkException? fault);
+        int fd = SocketFactory.Open(resident, endPoint, DatagramAbi.SOCK_DGRAM, resident.Options.CreateSocket,
+            out NetworkException? fault);
         resident.Fault = fault;
         if (fd < 0) return fd;
         RawSocket socket = new(fd, null);
@@ -32,19 +33,23 @@ internal static unsafe class DatagramSetup
         byte* address = stackalloc byte[SocketAbi.MaxAddressBytes];
         uint length = AddressCodec.Encode(endPoint, address);
         int error = resident.Loop.Engine.Descriptors.IsReached(fd) ? Errno.EMFILE : 0;
-        if (error == 0 && resident.IsV6) error = Syscall.SetOption(fd, SocketAbi.IPPROTO_IPV6, SocketAbi.IPV6_V6ONLY, IsDual(resident) ? 0 : 1);
+        if (error == 0 && resident.IsV6)
+            error = Syscall.SetOption(fd, SocketAbi.IPPROTO_IPV6, SocketAbi.IPV6_V6ONLY, IsDual(resident) ? 0 : 1);
         if (error == 0) error = SocketFactory.NumberOf(resident.Fault = Prepare(resident, socket));
         if (error == 0 && Syscall.Bind(fd, address, length) != 0)
         {
             error = Syscall.LastError;
-            if (error == Errno.EADDRINUSE && endPoint is UnixDomainSocketEndPoint && SocketFactory.RemoveStalePath(endPoint, address, length)) error = Syscall.Bind(fd, address, length) == 0 ? 0 : Syscall.LastError;
+            if (error == Errno.EADDRINUSE && endPoint is UnixDomainSocketEndPoint
+                && SocketFactory.RemoveStalePath(endPoint, address, length))
+                error = Syscall.Bind(fd, address, length) == 0 ? 0 : Syscall.LastError;
         }
 
         if (error == 0) error = Share(resident, socket);
         if (error == 0 && resident.Options.RemoteEndPoint is not null)
         {
             byte* remote = stackalloc byte[SocketAbi.MaxAddressBytes];
-            if (Syscall.Connect(fd, remote, DatagramBatch.Encode(resident.Remote, resident.IsV6, remote)) != 0) error = Syscall.LastError;
+            if (Syscall.Connect(fd, remote, DatagramBatch.Encode(resident.Remote, resident.IsV6, remote)) != 0)
+                error = Syscall.LastError;
         }
 
         if (error == 0)
@@ -65,7 +70,8 @@ internal static unsafe class DatagramSetup
     internal static Socket? Create(LoopSocket resident)
     {
         EndPoint endPoint = resident.EndPoint;
-        Socket? socket = SocketFactory.CreateSocket(resident, endPoint, SocketType.Dgram, resident.Options.CreateSocket, out NetworkException? fault);
+        Socket? socket = SocketFactory.CreateSocket(resident, endPoint, SocketType.Dgram, resident.Options.CreateSocket,
+            out NetworkException? fault);
         resident.Fault = fault;
         if (socket is null) return null;
         try
@@ -77,14 +83,17 @@ internal static unsafe class DatagramSetup
             {
                 socket.Bind(endPoint);
             }
-            catch (SocketException e) when (e.SocketErrorCode == SocketError.AddressAlreadyInUse && endPoint is UnixDomainSocketEndPoint && SocketFactory.IsStale(endPoint))
+            catch (SocketException e) when (e.SocketErrorCode == SocketError.AddressAlreadyInUse
+                && endPoint is UnixDomainSocketEndPoint && SocketFactory.IsStale(endPoint))
             {
                 File.Delete(endPoint.ToString()!);
                 socket.Bind(endPoint);
             }
 
             if (Share(resident, raw) is not 0 and int error) throw new SocketException(error);
-            if (resident.Options.RemoteEndPoint is { } remote) socket.Connect(resident.IsV6 && remote is IPEndPoint { AddressFamily: AddressFamily.InterNetwork } v4 ? new IPEndPoint(v4.Address.MapToIPv6(), v4.Port) : remote);
+            if (resident.Options.RemoteEndPoint is { } remote)
+                socket.Connect(resident.IsV6 && remote is IPEndPoint { AddressFamily: AddressFamily.InterNetwork } v4
+                    ? new IPEndPoint(v4.Address.MapToIPv6(), v4.Port) : remote);
             socket.Blocking = false;
             resident.EndPoint = socket.LocalEndPoint is { } bound ? EndPointRules.Plain(bound) : endPoint;
             (Socket result, socket) = (socket, null);
@@ -97,7 +106,8 @@ internal static unsafe class DatagramSetup
         }
     }
 
-    private static bool IsDual(LoopSocket resident) => resident.Options.DualMode && resident.EndPoint is IPEndPoint ip && ip.Address.Equals(IPAddress.IPv6Any);
+    private static bool IsDual(LoopSocket resident) =>
+        resident.Options.DualMode && resident.EndPoint is IPEndPoint ip && ip.Address.Equals(IPAddress.IPv6Any);
 
     /// <summary>
     /// Shares the port. The first of several sockets binds exclusively, so that a port in use is detected, and allows
@@ -105,7 +115,8 @@ internal static unsafe class DatagramSetup
     /// </summary>
     private static int Share(LoopSocket resident, RawSocket socket)
     {
-        if (resident.Sharing == PortSharing.Opens) return SocketOptions.SetRaw(socket, SocketAbi.SOL_SOCKET, SocketAbi.SO_REUSEPORT, 1);
+        if (resident.Sharing == PortSharing.Opens)
+            return SocketOptions.SetRaw(socket, SocketAbi.SOL_SOCKET, SocketAbi.SO_REUSEPORT, 1);
         if (resident.Sharing != PortSharing.Joins || resident.Options.Steering == DatagramSteering.ByPeer) return 0;
         const uint random = unchecked((uint)(-0x1000 + 56));
         const uint cpu = unchecked((uint)(-0x1000 + 36));
@@ -118,7 +129,8 @@ internal static unsafe class DatagramSetup
         fixed (FilterInstruction* instructions = program)
         {
             FilterProgram filter = new() { Count = (ushort)program.Length, Instructions = instructions };
-            return SocketOptions.SetRaw(socket, SocketAbi.SOL_SOCKET, DatagramAbi.SO_ATTACH_REUSEPORT_CBPF, new ReadOnlySpan<byte>(&filter, sizeof(FilterProgram)));
+            return SocketOptions.SetRaw(socket, SocketAbi.SOL_SOCKET, DatagramAbi.SO_ATTACH_REUSEPORT_CBPF,
+                new ReadOnlySpan<byte>(&filter, sizeof(FilterProgram)));
         }
     }
 
@@ -132,31 +144,42 @@ internal static unsafe class DatagramSetup
     {
         DatagramOptions options = resident.Options;
         OptionSetter set = new(socket, resident.EndPoint);
-        if (options.ReceiveBufferBytes > 0) set.Set("ReceiveBufferBytes (SO_RCVBUF)", SocketAbi.SOL_SOCKET, SocketAbi.SO_RCVBUF, options.ReceiveBufferBytes);
-        if (options.SendBufferBytes > 0) set.Set("SendBufferBytes (SO_SNDBUF)", SocketAbi.SOL_SOCKET, SocketAbi.SO_SNDBUF, options.SendBufferBytes);
+        if (options.ReceiveBufferBytes > 0)
+            set.Set("ReceiveBufferBytes (SO_RCVBUF)", SocketAbi.SOL_SOCKET, SocketAbi.SO_RCVBUF,
+                options.ReceiveBufferBytes);
+        if (options.SendBufferBytes > 0)
+            set.Set("SendBufferBytes (SO_SNDBUF)", SocketAbi.SOL_SOCKET, SocketAbi.SO_SNDBUF, options.SendBufferBytes);
         if (socket.Handle is null) set.Try(SocketAbi.SOL_SOCKET, DatagramAbi.SO_RXQ_OVFL, 1);
         if (resident.EndPoint is not IPEndPoint) return set.Fault;
-        if (options.ReuseAddress) set.Set("ReuseAddress (SO_REUSEADDR)", SocketAbi.SOL_SOCKET, SocketAbi.SO_REUSEADDR, 1);
-        if (options.ReusePort || resident.Sharing == PortSharing.Joins) set.Set("ReusePort (SO_REUSEPORT)", SocketAbi.SOL_SOCKET, SocketAbi.SO_REUSEPORT, 1);
+        if (options.ReuseAddress)
+            set.Set("ReuseAddress (SO_REUSEADDR)", SocketAbi.SOL_SOCKET, SocketAbi.SO_REUSEADDR, 1);
+        if (options.ReusePort || resident.Sharing == PortSharing.Joins)
+            set.Set("ReusePort (SO_REUSEPORT)", SocketAbi.SOL_SOCKET, SocketAbi.SO_REUSEPORT, 1);
         if (options.Broadcast) set.Set("Broadcast (SO_BROADCAST)", SocketAbi.SOL_SOCKET, DatagramAbi.SO_BROADCAST, 1);
-        if (options.BindToDevice is { } device) set.Set($"BindToDevice = '{device}' (SO_BINDTODEVICE)", SocketAbi.SOL_SOCKET, SocketAbi.SO_BINDTODEVICE, Encoding.UTF8.GetBytes(device + "\0"));
+        if (options.BindToDevice is { } device)
+            set.Set($"BindToDevice = '{device}' (SO_BINDTODEVICE)", SocketAbi.SOL_SOCKET, SocketAbi.SO_BINDTODEVICE,
+                Encoding.UTF8.GetBytes(device + "\0"));
         // The portable engine does not read the error queue or control data.
-        if (socket.Handle is null && options.Coalescing) resident.CanCoalesce = set.Try(DatagramAbi.SOL_UDP, DatagramAbi.UDP_GRO, 1);
+        if (socket.Handle is null && options.Coalescing)
+            resident.CanCoalesce = set.Try(DatagramAbi.SOL_UDP, DatagramAbi.UDP_GRO, 1);
         if (options.PathMtu != PathMtuRule.System)
         {
             int rule = options.PathMtu switch { PathMtuRule.Fragment => 0, PathMtuRule.DontFragment => 2, _ => 3 };
             set.Both(resident.IsV6, "PathMtu", DatagramAbi.IP_MTU_DISCOVER, DatagramAbi.IPV6_MTU_DISCOVER, rule);
         }
 
-        if (options.TypeOfService > 0) set.Both(resident.IsV6, "TypeOfService", SocketAbi.IP_TOS, SocketAbi.IPV6_TCLASS, options.TypeOfService);
+        if (options.TypeOfService > 0)
+            set.Both(resident.IsV6, "TypeOfService", SocketAbi.IP_TOS, SocketAbi.IPV6_TCLASS, options.TypeOfService);
         if (socket.Handle is null && options.ReportPeerErrors)
         {
             set.Both(resident.IsV6, "ReportPeerErrors", DatagramAbi.IP_RECVERR, DatagramAbi.IPV6_RECVERR, 1);
             resident.HasErrorQueue = true;
         }
 
-        set.Both(resident.IsV6, "MulticastHops", DatagramAbi.IP_MULTICAST_TTL, DatagramAbi.IPV6_MULTICAST_HOPS, options.MulticastHops);
-        set.Both(resident.IsV6, "MulticastLoopback", DatagramAbi.IP_MULTICAST_LOOP, DatagramAbi.IPV6_MULTICAST_LOOP, options.MulticastLoopback ? 1 : 0);
+        set.Both(resident.IsV6, "MulticastHops", DatagramAbi.IP_MULTICAST_TTL, DatagramAbi.IPV6_MULTICAST_HOPS,
+            options.MulticastHops);
+        set.Both(resident.IsV6, "MulticastLoopback", DatagramAbi.IP_MULTICAST_LOOP, DatagramAbi.IPV6_MULTICAST_LOOP,
+            options.MulticastLoopback ? 1 : 0);
         // Kernels before 4.20 support it for IPv4 only.
         if (resident.IsV6) set.Try(SocketAbi.IPPROTO_IPV6, DatagramAbi.IPV6_MULTICAST_ALL, options.AllGroups ? 1 : 0);
         set.Try(SocketAbi.IPPROTO_IP, DatagramAbi.IP_MULTICAST_ALL, options.AllGroups ? 1 : 0);
@@ -191,23 +214,30 @@ internal static unsafe class DatagramSetup
             if (resident.EndPoint is not IPEndPoint) return null;
             SocketOptionLevel level = resident.IsV6 ? SocketOptionLevel.IPv6 : SocketOptionLevel.IP;
             option = nameof(options.ReuseAddress);
-            if (options.ReuseAddress) socket.SetSocketOption(SocketOptionLevel.Socket, SocketOptionName.ReuseAddress, true);
+            if (options.ReuseAddress)
+                socket.SetSocketOption(SocketOptionLevel.Socket, SocketOptionName.ReuseAddress, true);
             option = nameof(options.Broadcast);
             if (options.Broadcast) socket.EnableBroadcast = true;
             option = nameof(options.PathMtu);
-            if (options.PathMtu != PathMtuRule.System && !resident.IsV6) socket.DontFragment = options.PathMtu != PathMtuRule.Fragment;
+            if (options.PathMtu != PathMtuRule.System && !resident.IsV6)
+                socket.DontFragment = options.PathMtu != PathMtuRule.Fragment;
             option = nameof(options.MulticastHops);
             socket.SetSocketOption(level, SocketOptionName.MulticastTimeToLive, options.MulticastHops);
             option = nameof(options.MulticastLoopback);
             socket.SetSocketOption(level, SocketOptionName.MulticastLoopback, options.MulticastLoopback);
             option = nameof(options.MulticastInterface);
             int index = resident.MulticastInterfaceIndex;
-            if (index > 0) socket.SetSocketOption(level, SocketOptionName.MulticastInterface, resident.IsV6 ? index : IPAddress.HostToNetworkOrder(index));
+            if (index > 0)
+                socket.SetSocketOption(level, SocketOptionName.MulticastInterface,
+                    resident.IsV6 ? index : IPAddress.HostToNetworkOrder(index));
             return null;
         }
         catch (SocketException e)
         {
-            return new NetworkException(new NetworkError(ErrorText.ErrnoOf(e.SocketErrorCode), ErrorCategory.Option, $"Cannot prepare a datagram socket for {resident.EndPoint}: the system refused {option}: {ErrorText.WithoutStop(e.Message)}. See docs/symptoms/socket-option.md, or: whimbrel explain socket-option."), e);
+            return new NetworkException(new NetworkError(ErrorText.ErrnoOf(e.SocketErrorCode),
+                ErrorCategory.Option, $"Cannot prepare a datagram socket for {resident.EndPoint}: "
+                    + $"the system refused {option}: {ErrorText.WithoutStop(e.Message)}. "
+                    + $"See docs/symptoms/socket-option.md, or: whimbrel explain socket-option."), e);
         }
     }
 }

@@ -144,7 +144,9 @@ public sealed class DatagramSocket : IAsyncDisposable
     }
 
     internal DatagramHandler? MakeHandler() =>
-        _factory is null ? null : _factory() ?? throw new InvalidOperationException("The factory of the datagram socket gave no handler.");
+        _factory is null
+            ? null
+            : _factory() ?? throw new InvalidOperationException("The factory of the datagram socket gave no handler.");
 
     // ------------------------------------------------------------------ start
 
@@ -157,7 +159,8 @@ public sealed class DatagramSocket : IAsyncDisposable
     /// <exception cref="InvalidOperationException">The socket is started or stopping.</exception>
     /// <exception cref="ObjectDisposedException">The socket was disposed.</exception>
     /// <param name="cancellationToken">Checked before anything is opened.</param>
-    public ValueTask StartAsync(CancellationToken cancellationToken = default) => SessionOrder.Keep(SessionOrder.Leave(), StartCoreAsync(cancellationToken));
+    public ValueTask StartAsync(CancellationToken cancellationToken = default) =>
+        SessionOrder.Keep(SessionOrder.Leave(), StartCoreAsync(cancellationToken));
 
     private async ValueTask StartCoreAsync(CancellationToken cancellationToken)
     {
@@ -168,7 +171,8 @@ public sealed class DatagramSocket : IAsyncDisposable
         {
             ObjectDisposedException.ThrowIf(_isDisposed, typeof(DatagramSocket));
             if (_phase == Phase.Stopping) Throw.State(_isOverdue
-                ? "The datagram socket cannot be started: it is stopping, and a handler that still ran at the deadline has not returned."
+                ? "The datagram socket cannot be started: it is stopping, and a handler that still ran at the deadline "
+                    + "has not returned."
                 : "The datagram socket is stopping: await StopAsync before it is started again.");
             if (_phase != Phase.Stopped) Throw.State("The datagram socket is started already.");
             _phase = Phase.Starting;
@@ -178,10 +182,12 @@ public sealed class DatagramSocket : IAsyncDisposable
         try
         {
             engine.Start();
-            int interfaceIndex = await InterfaceLookup.FindAsync(engine, Options.MulticastInterface).ConfigureAwait(false);
+            int interfaceIndex = await InterfaceLookup.FindAsync(engine, Options.MulticastInterface)
+                .ConfigureAwait(false);
             await BindAsync(engine, endPoint, interfaceIndex, bound).ConfigureAwait(false);
             LoopSocket[] residents = [.. bound];
-            foreach (MulticastGroup group in Options.Groups) await ChangeAsync(residents[0], group, joins: true).ConfigureAwait(false);
+            foreach (MulticastGroup group in Options.Groups)
+                await ChangeAsync(residents[0], group, joins: true).ConfigureAwait(false);
             lock (_gate)
             {
                 if (_phase != Phase.Starting) Throw.State("The datagram socket was stopped while it started.");
@@ -215,7 +221,8 @@ public sealed class DatagramSocket : IAsyncDisposable
             // The other sockets bind the port that the first one got.
             EndPoint here = i == 0 ? endPoint : bound[0].EndPoint;
             PortSharing sharing = count == 1 ? PortSharing.None : i == 0 ? PortSharing.Opens : PortSharing.Joins;
-            LoopSocket resident = new(loop, this, here, sharing, count, inbox) { MulticastInterfaceIndex = interfaceIndex };
+            LoopSocket resident =
+                new(loop, this, here, sharing, count, inbox) { MulticastInterfaceIndex = interfaceIndex };
             inbox?.BelongTo(resident);
             if (!loop.PostControl(static (_, r, _, _) => ((LoopSocket)r!).Bind(), resident)) throw engine.EndedError();
             await resident.Bound.ConfigureAwait(false);
@@ -372,7 +379,8 @@ public sealed class DatagramSocket : IAsyncDisposable
     /// <param name="data">Bytes of the datagram, at most <see cref="DatagramOptions.MaxDatagramBytes"/>;
     /// copied.</param>
     /// <param name="peer">Destination; <c>default</c> for the peer of a connected socket.</param>
-    public SendResult Send(ReadOnlySpan<byte> data, in DatagramPeer peer) => Outlet is { } outlet ? outlet.Send(data, in peer) : SendResult.Closed;
+    public SendResult Send(ReadOnlySpan<byte> data, in DatagramPeer peer) =>
+        Outlet is { } outlet ? outlet.Send(data, in peer) : SendResult.Closed;
 
     /// <summary>
     /// Queues one datagram for the peer of a connected socket. Throws <see cref="InvalidOperationException"/> if the
@@ -394,15 +402,19 @@ public sealed class DatagramSocket : IAsyncDisposable
     /// <summary>Queues several datagrams. See <see cref="DatagramHandler.SendMany"/>.</summary>
     /// <param name="datagrams">Datagrams in sending order.</param>
     /// <returns>Number of queued datagrams, from the start.</returns>
-    public int SendMany(ReadOnlySpan<OutgoingDatagram> datagrams) => Outlet is { } outlet ? outlet.SendMany(datagrams) : 0;
+    public int SendMany(ReadOnlySpan<OutgoingDatagram> datagrams) =>
+        Outlet is { } outlet ? outlet.SendMany(datagrams) : 0;
 
     /// <summary>Waits for queue space in FIFO order, then queues one datagram.</summary>
     /// <param name="data">Bytes of the datagram; the memory may be reused when the task has completed.</param>
     /// <param name="peer">Destination; <c>default</c> for the peer of a connected socket.</param>
     /// <param name="cancellationToken">Cancels the wait; nothing is sent then.</param>
     /// <returns>Queued, Closed, or Refused by <see cref="DatagramOptions.AnswerLimit"/>.</returns>
-    public ValueTask<SendResult> SendAsync(ReadOnlyMemory<byte> data, DatagramPeer peer, CancellationToken cancellationToken = default) =>
-        Outlet is { } outlet ? outlet.SendAsync(data, peer, cancellationToken) : new ValueTask<SendResult>(SendResult.Closed);
+    public ValueTask<SendResult> SendAsync(ReadOnlyMemory<byte> data, DatagramPeer peer,
+        CancellationToken cancellationToken = default) =>
+        Outlet is { } outlet
+            ? outlet.SendAsync(data, peer, cancellationToken)
+            : new ValueTask<SendResult>(SendResult.Closed);
 
     /// <summary>
     /// Queues like <see cref="SendAsync"/> and blocks for space. Throws <see cref="InvalidOperationException"/> on a
@@ -415,7 +427,8 @@ public sealed class DatagramSocket : IAsyncDisposable
     /// <returns>Queued, Closed, or Full if the time passed; nothing was sent then.</returns>
     public SendResult Send(ReadOnlySpan<byte> data, in DatagramPeer peer, TimeSpan timeout)
     {
-        if (timeout < TimeSpan.Zero && timeout != Timeout.InfiniteTimeSpan) Throw.OutOfRange(nameof(timeout), timeout, "zero, positive, or Timeout.InfiniteTimeSpan");
+        if (timeout < TimeSpan.Zero && timeout != Timeout.InfiniteTimeSpan)
+            Throw.OutOfRange(nameof(timeout), timeout, "zero, positive, or Timeout.InfiniteTimeSpan");
         if (Loop.Current is not null) Throw.BlocksLoop(nameof(Send));
         if (Outlet is not { } outlet) return SendResult.Closed;
         if (timeout == TimeSpan.Zero) return outlet.Send(data, in peer);
@@ -459,7 +472,8 @@ public sealed class DatagramSocket : IAsyncDisposable
     /// <param name="target">Memory for the bytes; must stay valid until the task has completed. Bytes that do not fit
     /// are lost, and <see cref="ReceivedDatagram.IsTruncated"/> is true.</param>
     /// <param name="cancellationToken">Cancels the wait; no datagram is lost.</param>
-    public ValueTask<ReceivedDatagram> ReceiveAsync(Memory<byte> target, CancellationToken cancellationToken = default) => RequireInbox().ReceiveAsync(target, cancellationToken);
+    public ValueTask<ReceivedDatagram> ReceiveAsync(Memory<byte> target,
+        CancellationToken cancellationToken = default) => RequireInbox().ReceiveAsync(target, cancellationToken);
 
     /// <summary>
     /// Waits for the next datagram and blocks; for sockets without a handler. Throws as <see cref="ReceiveAsync"/>
@@ -472,13 +486,16 @@ public sealed class DatagramSocket : IAsyncDisposable
     /// <returns>False if the time passed.</returns>
     public bool TryReceive(Span<byte> target, TimeSpan timeout, out ReceivedDatagram datagram)
     {
-        if (timeout < TimeSpan.Zero && timeout != Timeout.InfiniteTimeSpan) Throw.OutOfRange(nameof(timeout), timeout, "zero, positive, or Timeout.InfiniteTimeSpan");
+        if (timeout < TimeSpan.Zero && timeout != Timeout.InfiniteTimeSpan)
+            Throw.OutOfRange(nameof(timeout), timeout, "zero, positive, or Timeout.InfiniteTimeSpan");
         return RequireInbox().TryReceive(target, timeout, out datagram);
     }
 
     private DatagramInbox RequireInbox()
     {
-        if (_factory is not null) Throw.State("This socket has a handler, which gets its datagrams: make it without a factory to receive in pull style.");
+        if (_factory is not null)
+            Throw.State("This socket has a handler, which gets its datagrams: make it without a factory to receive "
+                + "in pull style.");
         if (_inbox is null) Throw.State("The datagram socket was never started.");
         return _inbox;
     }
@@ -506,7 +523,8 @@ public sealed class DatagramSocket : IAsyncDisposable
     /// <see cref="JoinAsync(MulticastGroup)"/>.
     /// </summary>
     /// <param name="group">Address of the group.</param>
-    public ValueTask JoinAsync(IPAddress group) => JoinAsync(new MulticastGroup(group ?? throw new ArgumentNullException(nameof(group))));
+    public ValueTask JoinAsync(IPAddress group) =>
+        JoinAsync(new MulticastGroup(group ?? throw new ArgumentNullException(nameof(group))));
 
     /// <summary>
     /// Leaves a group, as it was joined; OnLeft is called before this completes. Throws
@@ -522,14 +540,17 @@ public sealed class DatagramSocket : IAsyncDisposable
 
     /// <summary>Leaves a group that was joined with <see cref="JoinAsync(IPAddress)"/>.</summary>
     /// <param name="group">Address of the group.</param>
-    public ValueTask LeaveAsync(IPAddress group) => LeaveAsync(new MulticastGroup(group ?? throw new ArgumentNullException(nameof(group))));
+    public ValueTask LeaveAsync(IPAddress group) =>
+        LeaveAsync(new MulticastGroup(group ?? throw new ArgumentNullException(nameof(group))));
 
     // Programs of the original APIs may join on a socket of their own address: a notice, because the call itself works.
     private NoticePace _deafNotices;
 
     private ValueTask Change(MulticastGroup group, bool joins)
     {
-        if (_phase != Phase.Started || Volatile.Read(ref _residents) is not [{ } first, ..]) throw new InvalidOperationException($"The datagram socket is not started: it cannot {(joins ? "join" : "leave")} {group}.");
+        if (_phase != Phase.Started || Volatile.Read(ref _residents) is not [{ } first, ..])
+            throw new InvalidOperationException(
+                $"The datagram socket is not started: it cannot {(joins ? "join" : "leave")} {group}.");
         if (joins && DatagramRules.WhyDeaf(first.EndPoint, group) is { } why && _deafNotices.TryTake(Engine.NowMs))
         {
             Engine.Report(new DiagnosticEvent(
@@ -564,7 +585,8 @@ public sealed class DatagramSocket : IAsyncDisposable
         ControlAction action = joins
             ? static (_, r, a, i) => ((GroupChange)a!).Join((LoopSocket)r!, (int)i)
             : static (_, r, a, i) => ((GroupChange)a!).Leave((LoopSocket)r!, (int)i);
-        if (!resident.Loop.PostControl(action, resident, new GroupChange(group, changed), index)) throw resident.Loop.Engine.EndedError();
+        if (!resident.Loop.PostControl(action, resident, new GroupChange(group, changed), index))
+            throw resident.Loop.Engine.EndedError();
         await task.ConfigureAwait(false);
     }
 
@@ -572,6 +594,7 @@ public sealed class DatagramSocket : IAsyncDisposable
     {
         internal void Join(LoopSocket resident, int interfaceIndex) => resident.Join(Group, interfaceIndex, Done);
 
-        internal void Leave(LoopSocket resident, int interfaceIndex) => resident.LeaveGroup(Group, interfaceIndex, Done);
+        internal void Leave(LoopSocket resident, int interfaceIndex) =>
+            resident.LeaveGroup(Group, interfaceIndex, Done);
     }
 }

@@ -35,7 +35,8 @@ internal sealed partial class LoopSocket
             return;
         }
 
-        int error = _engine.ChangeMembership(this, new GroupMembership(group.Address, group.Source, interfaceIndex), joins: true);
+        int error = _engine.ChangeMembership(this, new GroupMembership(group.Address, group.Source, interfaceIndex),
+            joins: true);
         if (error != 0)
         {
             done.SetException(DatagramErrors.JoinFailure(group, error));
@@ -54,12 +55,14 @@ internal sealed partial class LoopSocket
         int index = _groups.IndexOf((group, interfaceIndex));
         if (_life is Life.Closed or Life.Made || index < 0)
         {
-            done.SetException(new InvalidOperationException($"The socket is not a member of {group}: it cannot leave it. A group is left as it was joined, with the same interface and source."));
+            done.SetException(new InvalidOperationException($"The socket is not a member of {group}: it cannot leave "
+                + $"it. A group is left as it was joined, with the same interface and source."));
             return;
         }
 
         // A removed interface has also removed the membership; the system then returns an error, which is ignored.
-        _ = _engine.ChangeMembership(this, new GroupMembership(group.Address, group.Source, interfaceIndex), joins: false);
+        _ = _engine.ChangeMembership(this, new GroupMembership(group.Address, group.Source, interfaceIndex),
+            joins: false);
         _groups.RemoveAt(index);
         if (index < _groupsTold) _groupsTold--;
         GroupsChanged();

@@ -37,7 +37,8 @@ internal sealed partial class LoopSocket
 
     internal long PendingBytes => Queue.Bytes + Volatile.Read(ref _foreignBytes);
 
-    private bool HasSends => Queue.Count > 0 || Volatile.Read(ref _foreignCount) > 0 || Volatile.Read(ref _operationCount) > 0;
+    private bool HasSends =>
+        Queue.Count > 0 || Volatile.Read(ref _foreignCount) > 0 || Volatile.Read(ref _operationCount) > 0;
 
     // ------------------------------------------------------------------ any thread
 
@@ -66,8 +67,10 @@ internal sealed partial class LoopSocket
 
     internal SendResult SendRun(ReadOnlySpan<byte> run, int datagramBytes, in DatagramPeer peer)
     {
-        if (datagramBytes is < 1 or > DatagramOptions.MaxDatagramBytes) Throw.OutOfRange(nameof(datagramBytes), datagramBytes, $"1 to {DatagramOptions.MaxDatagramBytes}");
-        if (run.Length > Options.SendLimitBytes) Throw.OutOfRange(nameof(run), run.Length, $"at most SendLimitBytes, {Options.SendLimitBytes} bytes");
+        if (datagramBytes is < 1 or > DatagramOptions.MaxDatagramBytes)
+            Throw.OutOfRange(nameof(datagramBytes), datagramBytes, $"1 to {DatagramOptions.MaxDatagramBytes}");
+        if (run.Length > Options.SendLimitBytes)
+            Throw.OutOfRange(nameof(run), run.Length, $"at most SendLimitBytes, {Options.SendLimitBytes} bytes");
         if (peer.IsNone && !IsConnected) ThrowNobody();
         if (run.Length == 0) return Volatile.Read(ref _refuses) ? SendResult.Closed : SendResult.Queued;
         if (!Loop.IsCurrent) return SendForeign(run, datagramBytes, in peer);
@@ -100,11 +103,13 @@ internal sealed partial class LoopSocket
 
     [DoesNotReturn]
     private static void ThrowNobody() =>
-        throw new ArgumentException("The peer is empty: a sender without a name cannot be answered, and only a connected socket (RemoteEndPoint) has a peer of its own.", "peer");
+        throw new ArgumentException("The peer is empty: a sender without a name cannot be answered, and only a "
+            + "connected socket (RemoteEndPoint) has a peer of its own.", "peer");
 
     [DoesNotReturn]
     private static void ThrowNotConnected() =>
-        throw new InvalidOperationException("The socket is not connected: give RemoteEndPoint in its options, or name the peer of each send.");
+        throw new InvalidOperationException(
+            "The socket is not connected: give RemoteEndPoint in its options, or name the peer of each send.");
 
     // ------------------------------------------------------------------ space
 
@@ -142,7 +147,9 @@ internal sealed partial class LoopSocket
     /// </summary>
     private bool DropOldest(int bytes, int count)
     {
-        if (Volatile.Read(ref _foreignBytes) + bytes > Options.SendLimitBytes || Volatile.Read(ref _foreignCount) + count + InFlightHeads > Options.SendLimitDatagrams) return false;
+        if (Volatile.Read(ref _foreignBytes) + bytes > Options.SendLimitBytes
+            || Volatile.Read(ref _foreignCount) + count + InFlightHeads > Options.SendLimitDatagrams)
+            return false;
         while (!HasRoom(bytes, count))
         {
             if (Queue.Count <= InFlightHeads) return false;
@@ -183,7 +190,8 @@ internal sealed partial class LoopSocket
 
     // ------------------------------------------------------------------ other threads
 
-    private SendResult SendForeign(ReadOnlySpan<byte> data, int datagramBytes, in DatagramPeer peer, bool isFirstTry = false)
+    private SendResult SendForeign(ReadOnlySpan<byte> data, int datagramBytes, in DatagramPeer peer,
+        bool isFirstTry = false)
     {
         if (Volatile.Read(ref _refuses)) return SendResult.Closed;
         int count = data.Length == 0 ? 1 : ((data.Length - 1) / datagramBytes) + 1;
@@ -194,11 +202,14 @@ internal sealed partial class LoopSocket
         bool hasRoom = Volatile.Read(ref _operationCount) == 0
             && bytes + (mayDrop ? 0 : Queue.Bytes) <= Options.SendLimitBytes
             && datagrams + (mayDrop ? 0 : Queue.Count) <= Options.SendLimitDatagrams;
-        SendResult result = hasRoom ? Loop.Mailbox.PostDatagrams(this, datagramBytes, in peer, data, mayWait: isFirstTry) : SendResult.Full;
+        SendResult result = hasRoom
+            ? Loop.Mailbox.PostDatagrams(this, datagramBytes, in peer, data, mayWait: isFirstTry)
+            : SendResult.Full;
         if (result == SendResult.Queued) return result;
         ReleaseForeign(data.Length, count);
         // A stop may have seen the reservation, and would wait for a datagram that never arrives.
-        if (Volatile.Read(ref _refuses)) Loop.PostControl(static (loop, resident, _, _) => loop.Schedule((LoopSocket)resident!), this);
+        if (Volatile.Read(ref _refuses))
+            Loop.PostControl(static (loop, resident, _, _) => loop.Schedule((LoopSocket)resident!), this);
         if (result == SendResult.Full && !isFirstTry) Interlocked.Add(ref _refusedElsewhere, count);
         return result;
     }
@@ -226,7 +237,8 @@ internal sealed partial class LoopSocket
             return;
         }
 
-        if (Options.Overflow == DatagramOverflow.DropOldest && !HasRoom(data.Length, count)) DropOldest(data.Length, count);
+        if (Options.Overflow == DatagramOverflow.DropOldest && !HasRoom(data.Length, count))
+            DropOldest(data.Length, count);
         if (data.IsEmpty) Queue.Append(data, 0, in peer);
         else Queue.AppendRun(data, datagramBytes, in peer);
         if (!IsScheduled && !IsSendInFlight) Loop.Schedule(this);
@@ -234,7 +246,8 @@ internal sealed partial class LoopSocket
 
     // ------------------------------------------------------------------ waiting for space
 
-    internal ValueTask<SendResult> SendAsync(ReadOnlyMemory<byte> data, in DatagramPeer peer, CancellationToken cancellationToken)
+    internal ValueTask<SendResult> SendAsync(ReadOnlyMemory<byte> data, in DatagramPeer peer,
+        CancellationToken cancellationToken)
     {
         if (cancellationToken.IsCancellationRequested) return ValueTask.FromCanceled<SendResult>(cancellationToken);
         SendResult result = TrySend(data.Span, in peer);
@@ -255,7 +268,8 @@ internal sealed partial class LoopSocket
         if (_refuses || _life is Life.Made or Life.Closed) return SendResult.Closed;
         if (Volatile.Read(ref _operationCount) > 0) return SendResult.Full;
         if (!MayAnswer(in peer, 1, data.Length)) return SendResult.Refused;
-        if (!HasRoom(data.Length, 1) && !(Options.Overflow == DatagramOverflow.DropOldest && DropOldest(data.Length, 1)))
+        if (!HasRoom(data.Length, 1)
+            && !(Options.Overflow == DatagramOverflow.DropOldest && DropOldest(data.Length, 1)))
         {
             _answers?.Refund(in peer, 1, data.Length);
             return SendResult.Full;
@@ -329,7 +343,9 @@ internal sealed partial class LoopSocket
         if (operation.IsListed)
         {
             DatagramSendOperation? before = null;
-            for (DatagramSendOperation? one = _firstOperation; one is not null && !ReferenceEquals(one, operation); one = one.Next) before = one;
+            for (DatagramSendOperation? one = _firstOperation;
+                one is not null && !ReferenceEquals(one, operation); one = one.Next)
+                before = one;
             Unlist(operation, before);
         }
 
@@ -385,7 +401,8 @@ internal sealed partial class LoopSocket
     {
         IsSendInFlight = false;
         if (_life == Life.Closed) return;
-        if (Queue.Count > 0 || _firstOperation is not null || _owesDrained || _life == Life.Draining) Loop.Schedule(this);
+        if (Queue.Count > 0 || _firstOperation is not null || _owesDrained || _life == Life.Draining)
+            Loop.Schedule(this);
     }
 
     /// <summary>
@@ -406,7 +423,8 @@ internal sealed partial class LoopSocket
             return;
         }
 
-        _retry ??= Loop.StartTimer(TimeSpan.FromMilliseconds(RetryMs), static resident => ((LoopSocket)resident!).Retry(), this);
+        _retry ??= Loop.StartTimer(TimeSpan.FromMilliseconds(RetryMs),
+            static resident => ((LoopSocket)resident!).Retry(), this);
         if (!_retry.IsActive) _retry.Start(TimeSpan.FromMilliseconds(RetryMs));
     }
 

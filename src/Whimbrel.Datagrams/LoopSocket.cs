@@ -51,7 +51,8 @@ internal sealed partial class LoopSocket : DatagramResident
     internal long SendCalls;
     internal long ReceiveCalls;
 
-    internal LoopSocket(Loop loop, DatagramSocket owner, EndPoint endPoint, PortSharing sharing, int sharers, DatagramInbox? inbox)
+    internal LoopSocket(Loop loop, DatagramSocket owner, EndPoint endPoint, PortSharing sharing, int sharers,
+        DatagramInbox? inbox)
         : base(loop, endPoint, owner.Options.RemoteEndPoint)
     {
         _engine = (IDatagramEngine)loop;
@@ -64,7 +65,8 @@ internal sealed partial class LoopSocket : DatagramResident
         HasMulticastLoopback = Options.MulticastLoopback;
         SegmentLimit = Options.Segmentation && endPoint is IPEndPoint ? DatagramOptions.MaxDatagramBytes / 2 : 0;
         _bound = new Completion<EndPoint>(loop.Engine);
-        if (Options.AnswerLimit > 0) _answers = new AnswerBudget(Options.AnswerLimit, seed: (int)(loop.Engine.NextRandom() * int.MaxValue));
+        if (Options.AnswerLimit > 0)
+            _answers = new AnswerBudget(Options.AnswerLimit, seed: (int)(loop.Engine.NextRandom() * int.MaxValue));
     }
 
     private enum Life : byte
@@ -204,7 +206,9 @@ internal sealed partial class LoopSocket : DatagramResident
     internal override void CompleteReceives(ReadOnlySpan<byte> data, int length, int segment, in DatagramPeer peer)
     {
         int start = 0;
-        if (_answers is null && _handler is { } handler && segment <= Options.ReceiveLimitBytes && data.Length == length) start = DeliverRun(handler, data, segment, in peer);
+        if (_answers is null && _handler is { } handler && segment <= Options.ReceiveLimitBytes
+            && data.Length == length)
+            start = DeliverRun(handler, data, segment, in peer);
         for (; start < length; start += segment)
         {
             int one = Math.Min(segment, length - start);
@@ -408,10 +412,12 @@ internal sealed partial class LoopSocket : DatagramResident
     {
         string type = exception.GetType().Name;
         string what = $"{Loop.ActiveCallback ?? "A callback"} of {HandlerName}";
-        if (!Loop.Engine.ExceptionNotices.TryTake($"{EndPoint}: {what}: {type}", Loop.Engine.NowMs, out long leftOut)) return;
+        if (!Loop.Engine.ExceptionNotices.TryTake($"{EndPoint}: {what}: {type}", Loop.Engine.NowMs, out long leftOut))
+            return;
         Loop.Engine.Report(new DiagnosticEvent(
             DiagnosticEventKind.UserException,
-            $"{what} (datagrams at {EndPoint}) threw {ErrorText.Of(exception)}. Nothing was ended; the socket continues. Override OnError to handle it yourself.{NoticePaces.LeftOutText(leftOut)}",
+            $"{what} (datagrams at {EndPoint}) threw {ErrorText.Of(exception)}. Nothing was ended; the socket "
+            + $"continues. Override OnError to handle it yourself.{NoticePaces.LeftOutText(leftOut)}",
             "user-exception.md",
             exception));
     }
@@ -420,7 +426,9 @@ internal sealed partial class LoopSocket : DatagramResident
     internal void NoteTruncated(int length, in DatagramPeer peer)
     {
         if (!_truncatedNotices.TryTake(Loop.Engine.NowMs)) return;
-        NoteLost($"A datagram of {length:n0} bytes from {peer} came to {EndPoint}, and ReceiveLimitBytes is {Owner.Options.ReceiveLimitBytes:n0}: it was dropped. Raise ReceiveLimitBytes, or override OnTruncated. Further ones of the next minute are only counted (DatagramCounters.Truncated).");
+        NoteLost($"A datagram of {length:n0} bytes from {peer} came to {EndPoint}, and ReceiveLimitBytes is "
+            + $"{Owner.Options.ReceiveLimitBytes:n0}: it was dropped. Raise ReceiveLimitBytes, or override "
+            + $"OnTruncated. Further ones of the next minute are only counted (DatagramCounters.Truncated).");
     }
 
     /// <summary>
@@ -430,7 +438,10 @@ internal sealed partial class LoopSocket : DatagramResident
     internal void NoteSendFailed(in DatagramFault fault)
     {
         if (fault.Error.Code == 0 || !_failedNotices.TryTake(Loop.Engine.NowMs)) return;
-        NoteLost($"A datagram of {fault.Length:n0} bytes to {fault.Peer} was not sent: {DatagramErrors.WordsOf(fault.Error.Code)} {(_handler is null ? "A socket with a handler gets it as OnSendFailed." : "Override OnSendFailed to handle it yourself.")} Further ones of the next minute are only counted (DatagramCounters.Failed).");
+        NoteLost($"A datagram of {fault.Length:n0} bytes to {fault.Peer} "
+            + $"was not sent: {DatagramErrors.WordsOf(fault.Error.Code)} "
+            + $"{(_handler is null ? "A socket with a handler gets it as OnSendFailed." : "Override OnSendFailed to handle it yourself.")} "
+            + $"Further ones of the next minute are only counted (DatagramCounters.Failed).");
     }
 
     /// <summary>
@@ -440,10 +451,13 @@ internal sealed partial class LoopSocket : DatagramResident
     internal void NoteUntoldPeerError(in DatagramFault fault)
     {
         if (!IsConnected || !_peerNotices.TryTake(Loop.Engine.NowMs)) return;
-        NoteLost($"A datagram to {fault.Peer} did not get there: {DatagramErrors.WordsOf(fault.Error.Code)} Override OnPeerError to handle it yourself. Further ones of the next minute are only counted (DatagramCounters.PeerErrors).");
+        NoteLost($"A datagram to {fault.Peer} did not get there: {DatagramErrors.WordsOf(fault.Error.Code)} "
+            + $"Override OnPeerError to handle it yourself. Further ones of the next minute are only counted "
+            + $"(DatagramCounters.PeerErrors).");
     }
 
-    private void NoteLost(string message) => Loop.Engine.Report(new DiagnosticEvent(DiagnosticEventKind.System, message, "datagram-not-sent.md"));
+    private void NoteLost(string message) =>
+        Loop.Engine.Report(new DiagnosticEvent(DiagnosticEventKind.System, message, "datagram-not-sent.md"));
 
     internal LoopTimer StartTimer(TimeSpan due, TimeSpan period)
     {
@@ -485,7 +499,9 @@ internal sealed partial class LoopSocket : DatagramResident
 
     private void RequireLoop(string member)
     {
-        if (!Loop.IsCurrent) Throw.State($"{member} belongs to the handler's own loop: call it inside a callback, or Post it to the handler's Loop.");
+        if (!Loop.IsCurrent)
+            Throw.State($"{member} belongs to the handler's own loop: call it inside a callback, or Post it to the "
+                + $"handler's Loop.");
     }
 
     // ------------------------------------------------------------------ faults: reported in the completion phase
@@ -580,7 +596,9 @@ internal sealed partial class LoopSocket : DatagramResident
         }
 
         _deadline?.Cancel();
-        if (deadlineMs > 0) _deadline = Loop.StartTimer(TimeSpan.FromMilliseconds(deadlineMs), static resident => ((LoopSocket)resident!).Detach(), this);
+        if (deadlineMs > 0)
+            _deadline = Loop.StartTimer(TimeSpan.FromMilliseconds(deadlineMs),
+                static resident => ((LoopSocket)resident!).Detach(), this);
         else if (!HasSends) Detach();
         else _deadline = Loop.StartTimer(TimeSpan.Zero, static resident => ((LoopSocket)resident!).Detach(), this);
         Loop.Schedule(this);

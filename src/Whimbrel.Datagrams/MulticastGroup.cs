@@ -11,16 +11,21 @@ namespace Whimbrel;
 public sealed record MulticastGroup(IPAddress Address, string? Interface = null, IPAddress? Source = null)
 {
     /// <summary>Returns for example "239.1.1.1" or "239.1.1.1 on eth0 from 10.0.0.7".</summary>
-    public override string ToString() => $"{Address}{(Interface is null ? "" : $" on {Interface}")}{(Source is null ? "" : $" from {Source}")}";
+    public override string ToString() =>
+        $"{Address}{(Interface is null ? "" : $" on {Interface}")}{(Source is null ? "" : $" from {Source}")}";
 
     /// <summary>Throws an argument exception for a mistake.</summary>
     internal void Check(string name)
     {
         if (Address is null) throw new ArgumentException("The group has no address.", name);
-        if (!IsGroup(Address)) throw new ArgumentException($"{Address} is no multicast group: groups are 224.0.0.0 to 239.255.255.255 and ff00::/8.", name);
+        if (!IsGroup(Address))
+            throw new ArgumentException(
+                $"{Address} is no multicast group: groups are 224.0.0.0 to 239.255.255.255 and ff00::/8.", name);
         if (Source is null) return;
-        if (Source.AddressFamily != Address.AddressFamily) throw new ArgumentException($"Source {Source} and group {Address} are of different families.", name);
-        if (IsGroup(Source)) throw new ArgumentException($"Source {Source} is a group: a source is one sender's address.", name);
+        if (Source.AddressFamily != Address.AddressFamily)
+            throw new ArgumentException($"Source {Source} and group {Address} are of different families.", name);
+        if (IsGroup(Source))
+            throw new ArgumentException($"Source {Source} is a group: a source is one sender's address.", name);
     }
 
     internal static bool IsGroup(IPAddress address)

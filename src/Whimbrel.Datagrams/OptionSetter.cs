@@ -35,7 +35,8 @@ internal ref struct OptionSetter(RawSocket socket, EndPoint endPoint)
         Fault = new NetworkException(new NetworkError(
             error,
             ErrorCategory.Option,
-            $"Cannot prepare a datagram socket for {endPoint}: the system refused {option}: {ErrorText.Of(error)} (error {error}).{hint} See docs/symptoms/socket-option.md, or: whimbrel explain socket-option."));
+            $"Cannot prepare a datagram socket for {endPoint}: the system refused {option}: {ErrorText.Of(error)} "
+            + $"(error {error}).{hint} See docs/symptoms/socket-option.md, or: whimbrel explain socket-option."));
     }
 
     /// <summary>Sets both options of an IPv6 socket: the IPv4 one is for mapped addresses.</summary>
@@ -49,5 +50,6 @@ internal ref struct OptionSetter(RawSocket socket, EndPoint endPoint)
     /// <summary>Sets an option that the socket can do without.</summary>
     internal readonly bool Try(int level, int name, int value) => SocketOptions.SetRaw(socket, level, name, value) == 0;
 
-    internal readonly void Try(int level, int name, scoped ReadOnlySpan<byte> value) => _ = SocketOptions.SetRaw(socket, level, name, value);
+    internal readonly void Try(int level, int name, scoped ReadOnlySpan<byte> value) =>
+        _ = SocketOptions.SetRaw(socket, level, name, value);
 }

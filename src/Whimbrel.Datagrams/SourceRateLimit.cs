@@ -53,7 +53,8 @@ public sealed class SourceRateLimit
     {
         if (perSecond is < 1 or > MaxRate) Throw.OutOfRange(nameof(perSecond), perSecond, $"1 to {MaxRate}");
         if (burst is < 1 or > MaxRate) Throw.OutOfRange(nameof(burst), burst, $"1 to {MaxRate}");
-        if (maxSources is < MinSources or > MaxSources) Throw.OutOfRange(nameof(maxSources), maxSources, $"{MinSources} to {MaxSources}");
+        if (maxSources is < MinSources or > MaxSources)
+            Throw.OutOfRange(nameof(maxSources), maxSources, $"{MinSources} to {MaxSources}");
         if (ipv6PrefixBits is < 16 or > 64) Throw.OutOfRange(nameof(ipv6PrefixBits), ipv6PrefixBits, "16 to 64");
         _perSecond = perSecond;
         _burst = burst * 1000L;
@@ -150,7 +151,9 @@ public sealed class SourceRateLimit
         long elapsedMs = nowMs - place.AtMs;
         if (elapsedMs <= 0) return place.Left;
         // Divided instead of multiplied, because the product of a long time would overflow.
-        return elapsedMs >= ((_burst - place.Left) / _perSecond) + 1 ? _burst : Math.Min(_burst, place.Left + (elapsedMs * _perSecond));
+        return elapsedMs >= ((_burst - place.Left) / _perSecond) + 1
+            ? _burst
+            : Math.Min(_burst, place.Left + (elapsedMs * _perSecond));
     }
 
     private struct Place

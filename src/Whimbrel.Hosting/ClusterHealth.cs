@@ -11,11 +11,15 @@ internal sealed class ClusterHealth(HostedCluster hosted, TimeProvider clock) : 
 {
     private readonly News _losses = new(clock);
 
-    public Task<HealthCheckResult> CheckHealthAsync(HealthCheckContext context, CancellationToken cancellationToken = default) => Task.FromResult(Look(context?.Registration?.FailureStatus ?? HealthStatus.Degraded));
+    public Task<HealthCheckResult> CheckHealthAsync(HealthCheckContext context,
+        CancellationToken cancellationToken = default) =>
+        Task.FromResult(Look(context?.Registration?.FailureStatus ?? HealthStatus.Degraded));
 
     private HealthCheckResult Look(HealthStatus isolated)
     {
-        if (hosted.Joined is not { } cluster) return HealthCheckResult.Unhealthy($"{hosted.Name} is no node of its cluster: the host has not started, or stops");
+        if (hosted.Joined is not { } cluster)
+            return HealthCheckResult.Unhealthy(
+                $"{hosted.Name} is no node of its cluster: the host has not started, or stops");
         ClusterState state = cluster.State;
         ClusterCounters counters = cluster.ReadCounters();
         Dictionary<string, object> data = new()
@@ -30,9 +34,14 @@ internal sealed class ClusterHealth(HostedCluster hosted, TimeProvider clock) : 
         bool loses = _losses.Look(counters.Missed + counters.Dropped);
         return state switch
         {
-            ClusterState.Isolated => new HealthCheckResult(isolated, $"{hosted.Name} has been without its broker for a while: this node still serves its own members, other nodes get no broadcasts, {counters.Dropped} broadcasts were dropped so far", data: data),
-            ClusterState.Degraded => HealthCheckResult.Degraded($"{hosted.Name}: {cluster.StateReason} {counters.PendingBytes} bytes wait", data: data),
-            _ when loses => HealthCheckResult.Degraded($"{hosted.Name} has lost broadcasts from or to other nodes in the last {News.Memory.TotalSeconds} s", data: data),
+            ClusterState.Isolated => new HealthCheckResult(isolated,
+                $"{hosted.Name} has been without its broker for a while: this node still serves its own members, other "
+                + $"nodes get no broadcasts, {counters.Dropped} broadcasts were dropped so far", data: data),
+            ClusterState.Degraded => HealthCheckResult.Degraded(
+                $"{hosted.Name}: {cluster.StateReason} {counters.PendingBytes} bytes wait", data: data),
+            _ when loses => HealthCheckResult.Degraded(
+                $"{hosted.Name} has lost broadcasts from or to other nodes in the last {News.Memory.TotalSeconds} s",
+                data: data),
             _ => HealthCheckResult.Healthy($"{hosted.Name} is node {cluster.NodeId}", data),
         };
     }

@@ -8,4 +8,5 @@ namespace Whimbrel.Hosting;
 /// <param name="Bus">
 /// Factory of the bus, with the address of the section, or null; null if the address selects the bus.
 /// </param>
-internal sealed record ClusterRegistration(string Name, Func<IServiceProvider, ClusterOptions>? Options, Func<IServiceProvider, string?, IGroupBus>? Bus);
+internal sealed record ClusterRegistration(string Name, Func<IServiceProvider, ClusterOptions>? Options,
+    Func<IServiceProvider, string?, IGroupBus>? Bus);

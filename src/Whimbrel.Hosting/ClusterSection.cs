@@ -11,7 +11,8 @@ internal static class ClusterSection
     internal const string Name = "Cluster";
     internal const string AddressKey = "Address";
 
-    internal static (ClusterOptions Options, string? Address) Read(SectionReader section, ClusterOptions code, Action<ClusterState, string> onStateChanged, Action<string> onTwin)
+    internal static (ClusterOptions Options, string? Address) Read(SectionReader section, ClusterOptions code,
+        Action<ClusterState, string> onStateChanged, Action<string> onTwin)
     {
         string? address = section.Text(AddressKey);
         ClusterOptions options = new()
@@ -26,7 +27,9 @@ internal static class ClusterSection
             MaxRecoverableGroups = section.Int(nameof(code.MaxRecoverableGroups), code.MaxRecoverableGroups),
             NodeId = section.Text(nameof(code.NodeId)) ?? code.NodeId,
             PresenceInterval = section.Time(nameof(code.PresenceInterval), code.PresenceInterval),
-            PresenceLease = section.Text(nameof(code.PresenceLease)) is null ? code.PresenceLease : section.Time(nameof(code.PresenceLease), TimeSpan.MaxValue),
+            PresenceLease = section.Text(nameof(code.PresenceLease)) is null
+                ? code.PresenceLease
+                : section.Time(nameof(code.PresenceLease), TimeSpan.MaxValue),
             QueueLimitBytes = section.Int(nameof(code.QueueLimitBytes), code.QueueLimitBytes),
             QueuePolicy = section.Word(nameof(code.QueuePolicy), code.QueuePolicy),
             RejoinGrace = section.Time(nameof(code.RejoinGrace), code.RejoinGrace),

@@ -11,7 +11,8 @@ internal sealed record EngineRegistration(string Section, Func<IServiceProvider,
     {
         SectionReader section = new(services.GetRequiredService<IConfiguration>().GetSection(Section), mistakes);
         NoticeLog notices = new(HostLogging.Make(services, "Whimbrel.Engine"), TimeProvider.System);
-        EngineOptions options = EngineSection.Read(section, Options?.Invoke(services) ?? new EngineOptions(), notices.Write);
+        EngineOptions options = EngineSection.Read(section, Options?.Invoke(services) ?? new EngineOptions(),
+            notices.Write);
         foreach (string found in options.FindMistakes()) section.AddFound(found);
         return options;
     }
@@ -20,6 +21,8 @@ internal sealed record EngineRegistration(string Section, Func<IServiceProvider,
     {
         List<string> mistakes = [];
         EngineOptions options = Read(services, mistakes);
-        return mistakes.Count == 0 ? new Engine(options) : throw new InvalidOperationException(string.Join("; ", mistakes));
+        return mistakes.Count == 0
+            ? new Engine(options)
+            : throw new InvalidOperationException(string.Join("; ", mistakes));
     }
 }

@@ -5,7 +5,8 @@ namespace Whimbrel.Hosting;
 /// <summary>Reads the options of the engine from a section of the configuration, over those in code.</summary>
 internal static class EngineSection
 {
-    internal static EngineOptions Read(SectionReader section, EngineOptions code, Action<DiagnosticEvent> onDiagnosticEvent)
+    internal static EngineOptions Read(SectionReader section, EngineOptions code,
+        Action<DiagnosticEvent> onDiagnosticEvent)
     {
         EngineOptions options = new()
         {

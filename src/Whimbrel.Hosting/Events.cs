@@ -20,7 +20,8 @@ internal static partial class Events
     [LoggerMessage(103, LogLevel.Warning, "{Path} has changed and applies from the next start of the program")]
     internal static partial void AppliesLater(ILogger logger, string path);
 
-    [LoggerMessage(104, LogLevel.Error, "The changed configuration of {Server} is not used, what was there before stays in use: {Mistakes}")]
+    [LoggerMessage(104, LogLevel.Error,
+        "The changed configuration of {Server} is not used, what was there before stays in use: {Mistakes}")]
     internal static partial void NotUsed(ILogger logger, string server, string mistakes);
 
     [LoggerMessage(105, LogLevel.Error, "The scope of a session of {Server} threw when it was disposed")]
@@ -29,14 +30,16 @@ internal static partial class Events
     [LoggerMessage(106, LogLevel.Error, "{Server} has not stopped")]
     internal static partial void StopFailed(ILogger logger, string server, Exception exception);
 
-    [LoggerMessage(107, LogLevel.Warning, "{Server}: {Count} scopes of sessions are still being disposed, and the host's patience is over")]
+    [LoggerMessage(107, LogLevel.Warning,
+        "{Server}: {Count} scopes of sessions are still being disposed, and the host's patience is over")]
     internal static partial void ScopesLeft(ILogger logger, string server, int count);
 
     [LoggerMessage(108, LogLevel.Information, "{Server} is node {Node} of {Application}: {Bus}")]
     internal static partial void NodeJoined(ILogger logger, string server, string node, string application, string bus);
 
     [LoggerMessage(EventId = 109, Message = "{Server} is {State} in its cluster: {Text}")]
-    internal static partial void NodeState(ILogger logger, LogLevel level, string server, ClusterState state, string text);
+    internal static partial void NodeState(ILogger logger, LogLevel level, string server, ClusterState state,
+        string text);
 
     [LoggerMessage(110, LogLevel.Warning, "{Server}: another process has its node id: {Text}")]
     internal static partial void NodeTwin(ILogger logger, string server, string text);

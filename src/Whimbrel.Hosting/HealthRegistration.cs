@@ -12,6 +12,7 @@ internal sealed record HealthRegistration(string Name, bool IsOfNode)
         if (known.Contains(Name)) return null;
         string method = IsOfNode ? "AddWhimbrelCluster" : "AddWhimbrelServer";
         string there = known.Count == 0 ? "none was added" : $"there are {string.Join(", ", known)}";
-        return $"AddHealthChecks().{method}(\"{Name}\"): there is no {(IsOfNode ? "node of a cluster" : "server")} of this name, {there}. builder.Services.{method} adds one";
+        return $"AddHealthChecks().{method}(\"{Name}\"): there is no {(IsOfNode ? "node of a cluster" : "server")} of "
+            + $"this name, {there}. builder.Services.{method} adds one";
     }
 }

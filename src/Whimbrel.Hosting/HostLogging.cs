@@ -8,5 +8,7 @@ namespace Whimbrel.Hosting;
 internal static class HostLogging
 {
     internal static ILogger Make(IServiceProvider services, string category) =>
-        services.GetService<ILoggerFactory>() is { } factory ? new FencedLogger(factory.CreateLogger(category)) : NullLogger.Instance;
+        services.GetService<ILoggerFactory>() is { } factory
+            ? new FencedLogger(factory.CreateLogger(category))
+            : NullLogger.Instance;
 }

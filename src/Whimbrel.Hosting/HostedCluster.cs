@@ -22,7 +22,9 @@ internal sealed class HostedCluster(IServiceProvider services, ClusterRegistrati
 
     /// <summary>The node for the container, which keeps it.</summary>
     internal Cluster Cluster => _cluster ?? throw new InvalidOperationException(
-        $"{Name} is no node of its cluster now: it joins when the host starts, before its server listens, and leaves when the server has stopped. Ask the container for it in a session, a route, or a service that runs, not before.");
+        $"{Name} is no node of its cluster now: it joins when the host starts, before its server listens, and leaves "
+        + $"when the server has stopped. Ask the container for it in a session, a route, or a service that runs, "
+        + $"not before.");
 
     /// <summary>Reads the options and adds every mistake. A change after the join applies at the next start.</summary>
     internal void Read(SectionReader section)
@@ -34,11 +36,13 @@ internal sealed class HostedCluster(IServiceProvider services, ClusterRegistrati
         try
         {
             // A bus does not connect before it is started.
-            _bus ??= registration.Bus is { } make ? make(services, address) : address is null ? new MemoryBus().Connect() : GroupBus.Make(address);
+            _bus ??= registration.Bus is { } make ? make(services, address)
+                : address is null ? new MemoryBus().Connect() : GroupBus.Make(address);
         }
         catch (ArgumentException e)
         {
-            section.Mistake(ClusterSection.AddressKey, e.Message.Replace($" (Parameter '{e.ParamName}')", "", StringComparison.Ordinal).TrimEnd('.'));
+            section.Mistake(ClusterSection.AddressKey,
+                e.Message.Replace($" (Parameter '{e.ParamName}')", "", StringComparison.Ordinal).TrimEnd('.'));
         }
     }
 
@@ -68,7 +72,8 @@ internal sealed class HostedCluster(IServiceProvider services, ClusterRegistrati
         }
     }
 
-    private void TellState(ClusterState state, string text) => Events.NodeState(_logger, state == ClusterState.Healthy ? LogLevel.Information : LogLevel.Warning, Name, state, text);
+    private void TellState(ClusterState state, string text) => Events.NodeState(_logger,
+        state == ClusterState.Healthy ? LogLevel.Information : LogLevel.Warning, Name, state, text);
 
     private void TellTwin(string text) => Events.NodeTwin(_logger, Name, text);
 }

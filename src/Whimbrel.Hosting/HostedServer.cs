@@ -80,7 +80,8 @@ internal sealed class HostedServer : IDisposable
             if (_server is not null) return;
             _texts = Texts();
             _options = Read(mistakes, out _http, hasEngine);
-            foreach (string found in _registration.FindMistakes?.Invoke(Services) ?? []) mistakes.Add($"{Name}: {found}");
+            foreach (string found in _registration.FindMistakes?.Invoke(Services) ?? [])
+                mistakes.Add($"{Name}: {found}");
         }
     }
 
@@ -100,7 +101,8 @@ internal sealed class HostedServer : IDisposable
     }
 
     /// <summary>Leaves the cluster, after the server has stopped. Throws nothing.</summary>
-    internal Task LeaveAsync(CancellationToken cancellationToken) => _cluster?.LeaveAsync(cancellationToken) ?? Task.CompletedTask;
+    internal Task LeaveAsync(CancellationToken cancellationToken) =>
+        _cluster?.LeaveAsync(cancellationToken) ?? Task.CompletedTask;
 
     /// <summary>Starts watching for changes of the section.</summary>
     internal void Watch() => _watch ??= ChangeToken.OnChange(_section.GetReloadToken, Reload);
@@ -121,16 +123,20 @@ internal sealed class HostedServer : IDisposable
     private ServerOptions Read(List<string> mistakes, out HttpOptions? http, bool hasEngine = true)
     {
         SectionReader section = new(_section, mistakes);
-        http = _registration.HttpOptions is { } given ? HttpSection.Read(section.Section("Http"), given(Services)) : null;
+        http =
+            _registration.HttpOptions is { } given ? HttpSection.Read(section.Section("Http"), given(Services)) : null;
         _cluster?.Read(section.Section(ClusterSection.Name));
         ServerOptions code = _registration.Options?.Invoke(Services) ?? new ServerOptions();
         string folder = Services.GetService<IHostEnvironment>()?.ContentRootPath ?? Directory.GetCurrentDirectory();
-        ServerOptions options = ServerSection.Read(section, code, hasEngine ? Services.GetRequiredService<Engine>() : null, Services, folder, _notices.Write, isHttp: http is not null);
+        ServerOptions options = ServerSection.Read(section, code,
+            hasEngine ? Services.GetRequiredService<Engine>() : null, Services, folder, _notices.Write,
+            isHttp: http is not null);
         foreach (string found in options.FindMistakes()) section.AddFound(found);
         return options;
     }
 
-    private Dictionary<string, string?> Texts() => _section.AsEnumerable(makePathsRelative: true).Where(static t => t.Value is not null).ToDictionary(StringComparer.OrdinalIgnoreCase);
+    private Dictionary<string, string?> Texts() => _section.AsEnumerable(makePathsRelative: true)
+        .Where(static t => t.Value is not null).ToDictionary(StringComparer.OrdinalIgnoreCase);
 
     /// <summary>
     /// Called by the configuration, also for changes elsewhere, or twice for one change. An exception would be lost or
@@ -143,7 +149,9 @@ internal sealed class HostedServer : IDisposable
             lock (_gate)
             {
                 Dictionary<string, string?> texts = Texts();
-                string[] changed = [.. texts.Keys.Union(_texts.Keys, StringComparer.OrdinalIgnoreCase).Where(k => texts.GetValueOrDefault(k) != _texts.GetValueOrDefault(k)).Order(StringComparer.Ordinal)];
+                string[] changed = [.. texts.Keys.Union(_texts.Keys, StringComparer.OrdinalIgnoreCase)
+                    .Where(k => texts.GetValueOrDefault(k) != _texts.GetValueOrDefault(k))
+                    .Order(StringComparer.Ordinal)];
                 if (changed.Length == 0 || _server is not { } server) return;
                 _texts = texts;
                 List<string> mistakes = [];
@@ -158,7 +166,8 @@ internal sealed class HostedServer : IDisposable
                 _fresh = fresh;
                 foreach (string key in changed)
                 {
-                    if (_registration.IsLive(key)) Events.Applied(Logger, $"{_section.Path}:{key}", texts.GetValueOrDefault(key) ?? "its default");
+                    if (_registration.IsLive(key))
+                        Events.Applied(Logger, $"{_section.Path}:{key}", texts.GetValueOrDefault(key) ?? "its default");
                     else Events.AppliesLater(Logger, $"{_section.Path}:{key}");
                 }
             }

@@ -41,11 +41,14 @@ public static class HostingExtensions
     /// no scope.
     /// </remarks>
     /// <exception cref="InvalidOperationException">A server of this name exists already.</exception>
-    public static IServiceCollection AddWhimbrelServer<[DynamicallyAccessedMembers(DynamicallyAccessedMemberTypes.PublicConstructors)] TSession>(
-        this IServiceCollection services, string name, Func<IServiceProvider, ServerOptions>? options = null, bool scopePerSession = false)
+    public static IServiceCollection AddWhimbrelServer<[DynamicallyAccessedMembers(
+        DynamicallyAccessedMemberTypes.PublicConstructors)] TSession>(
+            this IServiceCollection services, string name, Func<IServiceProvider, ServerOptions>? options = null,
+            bool scopePerSession = false)
         where TSession : Session
     {
-        return Add(services, new ServerRegistration(name, options, (hosted, read) => new Server(read, new SessionMaker<TSession>(hosted, scopePerSession).Make), LimitsSessions: true)
+        return Add(services, new ServerRegistration(name, options, (hosted, read) => new Server(read,
+            new SessionMaker<TSession>(hosted, scopePerSession).Make), LimitsSessions: true)
         {
             FindMistakes = provider => SessionNeeds.FindMistakes(typeof(TSession), provider, services, scopePerSession),
         });
@@ -63,10 +66,12 @@ public static class HostingExtensions
     /// </param>
     /// <exception cref="InvalidOperationException">A server of this name exists already.</exception>
     public static IServiceCollection AddWhimbrelServer(
-        this IServiceCollection services, string name, Func<IServiceProvider, ServerOptions, Server> make, Func<IServiceProvider, ServerOptions>? options = null)
+        this IServiceCollection services, string name, Func<IServiceProvider, ServerOptions, Server> make,
+        Func<IServiceProvider, ServerOptions>? options = null)
     {
         ArgumentNullException.ThrowIfNull(make);
-        return Add(services, new ServerRegistration(name, options, (hosted, read) => make(hosted.Services, read), LimitsSessions: false));
+        return Add(services, new ServerRegistration(name, options, (hosted, read) => make(hosted.Services, read),
+            LimitsSessions: false));
     }
 
     /// <summary>
@@ -85,10 +90,12 @@ public static class HostingExtensions
     /// </param>
     /// <exception cref="InvalidOperationException">A server of this name exists already.</exception>
     public static IServiceCollection AddWhimbrelHttpServer(
-        this IServiceCollection services, string name, Action<IServiceProvider, HttpServer> map, Func<IServiceProvider, ServerOptions>? options = null, Func<IServiceProvider, HttpOptions>? http = null)
+        this IServiceCollection services, string name, Action<IServiceProvider, HttpServer> map,
+        Func<IServiceProvider, ServerOptions>? options = null, Func<IServiceProvider, HttpOptions>? http = null)
     {
         ArgumentNullException.ThrowIfNull(map);
-        return Add(services, new ServerRegistration(name, options, Make, LimitsSessions: false, http ?? (static _ => new HttpOptions())));
+        return Add(services, new ServerRegistration(name, options, Make, LimitsSessions: false,
+            http ?? (static _ => new HttpOptions())));
 
         Server Make(HostedServer hosted, ServerOptions read)
         {
@@ -120,17 +127,23 @@ public static class HostingExtensions
     /// There is no server of this name, or it is a node already.
     /// </exception>
     public static IServiceCollection AddWhimbrelCluster(
-        this IServiceCollection services, string name, Func<IServiceProvider, ClusterOptions>? options = null, Func<IServiceProvider, string?, IGroupBus>? bus = null)
+        this IServiceCollection services, string name, Func<IServiceProvider, ClusterOptions>? options = null,
+        Func<IServiceProvider, string?, IGroupBus>? bus = null)
     {
         ArgumentNullException.ThrowIfNull(services);
         ArgumentException.ThrowIfNullOrEmpty(name);
-        if (!Has<ServerRegistration>(services, r => r.Name == name)) throw new InvalidOperationException($"There is no server {name}: add it first, then make it a node of a cluster.");
-        if (Has<ClusterRegistration>(services, r => r.Name == name)) throw new InvalidOperationException($"The server {name} is a node of a cluster already.");
+        if (!Has<ServerRegistration>(services, r => r.Name == name))
+            throw new InvalidOperationException(
+                $"There is no server {name}: add it first, then make it a node of a cluster.");
+        if (Has<ClusterRegistration>(services, r => r.Name == name))
+            throw new InvalidOperationException($"The server {name} is a node of a cluster already.");
         ClusterRegistration registration = new(name, options, bus);
         services.AddSingleton(registration);
         services.AddKeyedSingleton(name, (provider, _) => new HostedCluster(provider, registration));
-        services.AddKeyedSingleton(name, static (provider, key) => provider.GetRequiredKeyedService<HostedCluster>(key).Cluster);
-        services.AddKeyedSingleton(name, static (provider, key) => new ClusterHealth(provider.GetRequiredKeyedService<HostedCluster>(key), TimeProvider.System));
+        services.AddKeyedSingleton(name,
+            static (provider, key) => provider.GetRequiredKeyedService<HostedCluster>(key).Cluster);
+        services.AddKeyedSingleton(name, static (provider, key) =>
+            new ClusterHealth(provider.GetRequiredKeyedService<HostedCluster>(key), TimeProvider.System));
         return services;
     }
 
@@ -141,7 +154,8 @@ public static class HostingExtensions
     /// <param name="services">Services of the host.</param>
     /// <param name="section">Configuration section with its options.</param>
     /// <param name="options">Options in code, which the configuration overrides. Null: the defaults.</param>
-    public static IServiceCollection AddWhimbrelEngine(this IServiceCollection services, string section = "Whimbrel", Func<IServiceProvider, EngineOptions>? options = null)
+    public static IServiceCollection AddWhimbrelEngine(this IServiceCollection services, string section = "Whimbrel",
+        Func<IServiceProvider, EngineOptions>? options = null)
     {
         ArgumentNullException.ThrowIfNull(services);
         ArgumentException.ThrowIfNullOrEmpty(section);
@@ -166,15 +180,22 @@ public static class HostingExtensions
     /// <param name="failureStatus">Status of a server that does not serve. Null: unhealthy.</param>
     /// <param name="tags">Further tags of the readiness check.</param>
     /// <param name="options">Time limits for blocked loops. Null: the defaults.</param>
-    public static IHealthChecksBuilder AddWhimbrelServer(this IHealthChecksBuilder builder, string name, HealthStatus? failureStatus = null, IEnumerable<string>? tags = null, ServerHealthOptions? options = null)
+    public static IHealthChecksBuilder AddWhimbrelServer(this IHealthChecksBuilder builder, string name,
+        HealthStatus? failureStatus = null, IEnumerable<string>? tags = null, ServerHealthOptions? options = null)
     {
         ArgumentNullException.ThrowIfNull(builder);
         ServerHealthOptions wanted = options ?? new ServerHealthOptions();
-        if (wanted.LoopStandstill < wanted.LoopSilence) throw new ArgumentException($"LoopStandstill ({wanted.LoopStandstill}) is shorter than LoopSilence ({wanted.LoopSilence}): a server is degraded first.", nameof(options));
+        if (wanted.LoopStandstill < wanted.LoopSilence)
+            throw new ArgumentException($"LoopStandstill ({wanted.LoopStandstill}) is shorter than LoopSilence "
+                + $"({wanted.LoopSilence}): a server is degraded first.", nameof(options));
         Expect(builder, new HealthRegistration(name, IsOfNode: false));
         return builder
-            .Add(new HealthCheckRegistration(name, provider => new ServerReadiness(provider.GetRequiredKeyedService<ServerHealth>(name), wanted), failureStatus, [ReadyTag, .. tags ?? []]))
-            .Add(new HealthCheckRegistration($"{name}:Live", provider => new ServerLiveness(provider.GetRequiredKeyedService<ServerHealth>(name), wanted), failureStatus, [LiveTag]));
+            .Add(new HealthCheckRegistration(name,
+                provider => new ServerReadiness(provider.GetRequiredKeyedService<ServerHealth>(name), wanted),
+                failureStatus, [ReadyTag, .. tags ?? []]))
+            .Add(new HealthCheckRegistration($"{name}:Live",
+                provider => new ServerLiveness(provider.GetRequiredKeyedService<ServerHealth>(name), wanted),
+                failureStatus, [LiveTag]));
     }
 
     /// <summary>
@@ -188,11 +209,14 @@ public static class HostingExtensions
     /// node still serves its members, and a restart would find no broker either.
     /// </param>
     /// <param name="tags">Tags in addition to <see cref="ReadyTag"/>.</param>
-    public static IHealthChecksBuilder AddWhimbrelCluster(this IHealthChecksBuilder builder, string name, HealthStatus? isolatedStatus = null, IEnumerable<string>? tags = null)
+    public static IHealthChecksBuilder AddWhimbrelCluster(this IHealthChecksBuilder builder, string name,
+        HealthStatus? isolatedStatus = null, IEnumerable<string>? tags = null)
     {
         ArgumentNullException.ThrowIfNull(builder);
         Expect(builder, new HealthRegistration(name, IsOfNode: true));
-        return builder.Add(new HealthCheckRegistration($"{name}:{ClusterSection.Name}", provider => provider.GetRequiredKeyedService<ClusterHealth>(name), isolatedStatus ?? HealthStatus.Degraded, [ReadyTag, .. tags ?? []]));
+        return builder.Add(new HealthCheckRegistration($"{name}:{ClusterSection.Name}",
+            provider => provider.GetRequiredKeyedService<ClusterHealth>(name), isolatedStatus ?? HealthStatus.Degraded,
+            [ReadyTag, .. tags ?? []]));
     }
 
     /// <summary>
@@ -220,14 +244,18 @@ public static class HostingExtensions
         ArgumentNullException.ThrowIfNull(services);
         string name = registration.Name;
         ArgumentException.ThrowIfNullOrEmpty(name);
-        if (Has<ServerRegistration>(services, r => r.Name == name)) throw new InvalidOperationException($"There is a server {name} already: each has a name and a section of its own.");
+        if (Has<ServerRegistration>(services, r => r.Name == name))
+            throw new InvalidOperationException(
+                $"There is a server {name} already: each has a name and a section of its own.");
         bool hasEngine = false;
         foreach (ServiceDescriptor each in services) hasEngine |= each.ServiceType == typeof(Engine);
         if (!hasEngine) services.AddWhimbrelEngine();
         services.AddSingleton(registration);
         services.AddKeyedSingleton(name, (provider, _) => new HostedServer(provider, registration));
-        services.AddKeyedSingleton(name, static (provider, key) => provider.GetRequiredKeyedService<HostedServer>(key).Server);
-        services.AddKeyedSingleton(name, static (provider, key) => new ServerHealth(provider.GetRequiredKeyedService<HostedServer>(key), TimeProvider.System));
+        services.AddKeyedSingleton(name,
+            static (provider, key) => provider.GetRequiredKeyedService<HostedServer>(key).Server);
+        services.AddKeyedSingleton(name, static (provider, key) =>
+            new ServerHealth(provider.GetRequiredKeyedService<HostedServer>(key), TimeProvider.System));
         services.TryAddEnumerable(ServiceDescriptor.Singleton<IHostedService, ServerHosting>());
         return services;
     }

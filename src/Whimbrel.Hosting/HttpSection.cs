@@ -31,8 +31,11 @@ internal static class HttpSection
             SendDate = section.Flag(nameof(code.SendDate), code.SendDate),
             SendTimeout = section.Time(nameof(code.SendTimeout), code.SendTimeout),
             SkipLimitBytes = section.Int(nameof(code.SkipLimitBytes), code.SkipLimitBytes),
-            StrictTransport = section.Text(nameof(code.StrictTransport)) is null ? code.StrictTransport : section.Time(nameof(code.StrictTransport), TimeSpan.Zero),
-            StrictTransportForSubdomains = section.Flag(nameof(code.StrictTransportForSubdomains), code.StrictTransportForSubdomains),
+            StrictTransport = section.Text(nameof(code.StrictTransport)) is null
+                ? code.StrictTransport
+                : section.Time(nameof(code.StrictTransport), TimeSpan.Zero),
+            StrictTransportForSubdomains = section.Flag(nameof(code.StrictTransportForSubdomains),
+                code.StrictTransportForSubdomains),
 
             // Options that text cannot express.
             Compression = code.Compression,

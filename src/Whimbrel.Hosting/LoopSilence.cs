@@ -10,5 +10,6 @@ internal readonly record struct LoopSilence(IReadOnlyList<int> Loops, TimeSpan L
 {
     internal string TextFor(string server) => string.Create(
         CultureInfo.InvariantCulture,
-        $"{server}: loop {string.Join(", ", Loops)} has not answered for {Longest.TotalSeconds:0.#} s, and {Sessions} of its sessions wait there. A callback blocks it: docs/symptoms/blocked-loop.md");
+        $"{server}: loop {string.Join(", ", Loops)} has not answered for {Longest.TotalSeconds:0.#} s, and {Sessions} "
+        + $"of its sessions wait there. A callback blocks it: docs/symptoms/blocked-loop.md");
 }

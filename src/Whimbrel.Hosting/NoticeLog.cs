@@ -20,14 +20,16 @@ internal sealed class NoticeLog(ILogger logger, TimeProvider clock)
     {
         LogLevel level = LevelOf(notice.Kind);
         if (!logger.IsEnabled(level) || !MayTell(notice.Kind, out int leftOut)) return;
-        logger.Log(level, new EventId((int)notice.Kind + 1, NameOf(notice.Kind)), new NoticeEntry(notice, leftOut), notice.Exception, s_format);
+        logger.Log(level, new EventId((int)notice.Kind + 1, NameOf(notice.Kind)), new NoticeEntry(notice, leftOut),
+            notice.Exception, s_format);
     }
 
     private static LogLevel LevelOf(DiagnosticEventKind kind) => kind switch
     {
         // Information only, because every port scan causes one.
         DiagnosticEventKind.TlsHandshake => LogLevel.Information,
-        DiagnosticEventKind.UserException or DiagnosticEventKind.DescriptorLimit or DiagnosticEventKind.Certificate or DiagnosticEventKind.StopOverdue => LogLevel.Error,
+        DiagnosticEventKind.UserException or DiagnosticEventKind.DescriptorLimit or DiagnosticEventKind.Certificate
+        or DiagnosticEventKind.StopOverdue => LogLevel.Error,
         _ => LogLevel.Warning,
     };
 

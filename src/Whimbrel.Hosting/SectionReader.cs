@@ -55,9 +55,12 @@ internal sealed class SectionReader(IConfigurationSection section, List<string> 
     {
         if (Text(key) is not { } text) return otherwise;
         // Because TimeSpan parses "5" as days.
-        if (text.Contains(':', StringComparison.Ordinal) && TimeSpan.TryParse(text, CultureInfo.InvariantCulture, out TimeSpan value)) return value;
+        if (text.Contains(':', StringComparison.Ordinal)
+            && TimeSpan.TryParse(text, CultureInfo.InvariantCulture, out TimeSpan value))
+            return value;
         if (UnitText.TryParseTime(text, out value)) return value;
-        Mistake(key, $"'{text}' is no time; five minutes are 00:05:00 or 5m, a tenth of a second is 00:00:00.1 or 100 ms");
+        Mistake(key,
+            $"'{text}' is no time; five minutes are 00:05:00 or 5m, a tenth of a second is 00:00:00.1 or 100 ms");
         return otherwise;
     }
 
@@ -65,7 +68,8 @@ internal sealed class SectionReader(IConfigurationSection section, List<string> 
         where T : struct, Enum
     {
         if (Text(key) is not { } text) return otherwise;
-        if (char.IsAsciiLetter(text[0]) && Enum.TryParse(text, ignoreCase: true, out T value) && Enum.IsDefined(value)) return value;
+        if (char.IsAsciiLetter(text[0]) && Enum.TryParse(text, ignoreCase: true, out T value) && Enum.IsDefined(value))
+            return value;
         Mistake(key, $"'{text}' is none of {string.Join(", ", Enum.GetNames<T>())}");
         return otherwise;
     }
@@ -93,7 +97,8 @@ internal sealed class SectionReader(IConfigurationSection section, List<string> 
         }
 
         string key = $"{section.Path}:{mistake[..end]}";
-        if (!mistakes.Exists(m => m.StartsWith(key, StringComparison.OrdinalIgnoreCase))) mistakes.Add($"{section.Path}:{mistake}");
+        if (!mistakes.Exists(m => m.StartsWith(key, StringComparison.OrdinalIgnoreCase)))
+            mistakes.Add($"{section.Path}:{mistake}");
     }
 
     private static int EndOfWord(string text, int from)
@@ -110,7 +115,9 @@ internal sealed class SectionReader(IConfigurationSection section, List<string> 
             if (_known.Contains(child.Key)) continue;
             // Only a similar key is named, because the whole list would hide other mistakes.
             string? meant = _known.Order(StringComparer.Ordinal).FirstOrDefault(known => AreAlike(known, child.Key));
-            Mistake(child.Key, meant is not null ? $"there is no such option: {meant} is meant, perhaps" : $"there is no such option; there are {string.Join(", ", _known.Order(StringComparer.Ordinal))}");
+            Mistake(child.Key, meant is not null
+                ? $"there is no such option: {meant} is meant, perhaps"
+                : $"there is no such option; there are {string.Join(", ", _known.Order(StringComparer.Ordinal))}");
         }
     }
 
@@ -122,7 +129,8 @@ internal sealed class SectionReader(IConfigurationSection section, List<string> 
         while (end < least - start && IsSame(known[^(end + 1)], written[^(end + 1)])) end++;
         int inKnown = known.Length - start - end, inWritten = written.Length - start - end;
         return Math.Max(inKnown, inWritten) <= 1
-            || (inKnown == 2 && inWritten == 2 && IsSame(known[start], written[start + 1]) && IsSame(known[start + 1], written[start]));
+            || (inKnown == 2 && inWritten == 2 && IsSame(known[start], written[start + 1])
+                && IsSame(known[start + 1], written[start]));
     }
 
     private static bool IsSame(char a, char b) => char.ToUpperInvariant(a) == char.ToUpperInvariant(b);
@@ -130,11 +138,14 @@ internal sealed class SectionReader(IConfigurationSection section, List<string> 
     private long Whole(string key, long otherwise, long least, long most)
     {
         if (Text(key) is not { } text) return otherwise;
-        if (long.TryParse(text, NumberStyles.AllowLeadingSign, CultureInfo.InvariantCulture, out long value) && value >= least && value <= most) return value;
+        if (long.TryParse(text, NumberStyles.AllowLeadingSign, CultureInfo.InvariantCulture, out long value)
+            && value >= least && value <= most)
+            return value;
         // Units are allowed for bytes only: a backlog of 1 KiB would be a mistake.
         bool isSize = key.Contains("Bytes", StringComparison.Ordinal);
         if (isSize && UnitText.TryParseBytes(text, out value) && value >= least && value <= most) return value;
-        Mistake(key, $"'{text}' is no whole number from {least} to {most}{(isSize ? ", and no size in that range such as 64 KiB or 1.5 MiB" : "")}");
+        Mistake(key, $"'{text}' is no whole number from {least} to "
+            + $"{most}{(isSize ? ", and no size in that range such as 64 KiB or 1.5 MiB" : "")}");
         return otherwise;
     }
 }

@@ -17,28 +17,45 @@ internal sealed class ServerHealth(HostedServer hosted, TimeProvider clock)
 
     internal bool IsAccepting => hosted.Server.IsAccepting;
 
-    internal async Task<HealthCheckResult> LookAsync(HealthCheckContext? context, ServerHealthOptions options, CancellationToken cancellationToken)
+    internal async Task<HealthCheckResult> LookAsync(HealthCheckContext? context, ServerHealthOptions options,
+        CancellationToken cancellationToken)
     {
         Server server = hosted.Server;
         ServerCounters counters = server.ReadCounters();
         EngineCounters engine = server.Engine.ReadCounters();
-        Dictionary<string, object> data = new() { ["sessions"] = counters.Sessions, ["rejected"] = counters.Rejected + counters.Shed, ["mailboxBytes"] = engine.MailboxBytes };
+        Dictionary<string, object> data = new()
+        {
+            ["sessions"] = counters.Sessions,
+            ["rejected"] = counters.Rejected + counters.Shed,
+            ["mailboxBytes"] = engine.MailboxBytes
+        };
         HealthStatus failure = context?.Registration?.FailureStatus ?? HealthStatus.Unhealthy;
         if (!server.IsAccepting)
         {
-            return new HealthCheckResult(failure, server.StartedAt is null ? $"{hosted.Name} is not started" : $"{hosted.Name} does not accept: it drains, or has stopped, with {counters.Sessions} sessions open", data: data);
+            return new HealthCheckResult(failure, server.StartedAt is null
+                ? $"{hosted.Name} is not started"
+                : $"{hosted.Name} does not accept: it drains, or has stopped, with {counters.Sessions} sessions open",
+                data: data);
         }
 
         if (await FindSilenceAsync(options, cancellationToken).ConfigureAwait(false) is { } silence)
         {
-            return new HealthCheckResult(silence.Longest >= options.LoopStandstill ? failure : HealthStatus.Degraded, silence.TextFor(hosted.Name), data: data);
+            return new HealthCheckResult(silence.Longest >= options.LoopStandstill ? failure : HealthStatus.Degraded,
+                silence.TextFor(hosted.Name), data: data);
         }
 
         bool rejects = _rejections.Look(counters.Rejected + counters.Shed);
         bool isMailboxFull = _refusals.Look(engine.SendsRefused + engine.BroadcastsRefused);
-        if (counters.Sessions >= server.MaxConnections) return HealthCheckResult.Degraded($"{hosted.Name} has {counters.Sessions} sessions, which is its limit (MaxConnections): new ones are rejected", data: data);
-        if (rejects) return HealthCheckResult.Degraded($"{hosted.Name} has rejected connections in the last {News.Memory.TotalSeconds} s", data: data);
-        if (isMailboxFull) return HealthCheckResult.Degraded($"{hosted.Name}: sends were refused in the last {News.Memory.TotalSeconds} s, the loops do not get to what other threads send (MailboxLimitBytes)", data: data);
+        if (counters.Sessions >= server.MaxConnections)
+            return HealthCheckResult.Degraded($"{hosted.Name} has {counters.Sessions} sessions, which is its limit "
+                + $"(MaxConnections): new ones are rejected", data: data);
+        if (rejects)
+            return HealthCheckResult.Degraded(
+                $"{hosted.Name} has rejected connections in the last {News.Memory.TotalSeconds} s", data: data);
+        if (isMailboxFull)
+            return HealthCheckResult.Degraded($"{hosted.Name}: sends were refused in the last "
+                + $"{News.Memory.TotalSeconds} s, the loops do not get to what other threads send (MailboxLimitBytes)",
+                data: data);
         return HealthCheckResult.Healthy($"{hosted.Name} serves {counters.Sessions} sessions", data);
     }
 
@@ -54,7 +71,9 @@ internal sealed class ServerHealth(HostedServer hosted, TimeProvider clock)
         TimeSpan left = options.LoopSilence - questions.Min(q => clock.GetElapsedTime(q.At));
         try
         {
-            if (left > TimeSpan.Zero) await Task.WhenAll(questions.Select(static q => q.Answer)).WaitAsync(left, clock, cancellationToken).ConfigureAwait(false);
+            if (left > TimeSpan.Zero)
+                await Task.WhenAll(questions.Select(static q => q.Answer)).WaitAsync(left, clock, cancellationToken)
+                    .ConfigureAwait(false);
         }
         catch (TimeoutException)
         {
@@ -68,11 +87,15 @@ internal sealed class ServerHealth(HostedServer hosted, TimeProvider clock)
         List<int> silent = [];
         for (int i = 0; i < questions.Length; i++)
         {
-            if (!questions[i].Answer.IsCompleted && clock.GetElapsedTime(questions[i].At) >= options.LoopSilence) silent.Add(i);
+            if (!questions[i].Answer.IsCompleted && clock.GetElapsedTime(questions[i].At) >= options.LoopSilence)
+                silent.Add(i);
         }
 
-        List<int> own = silent.Count == questions.Length ? silent : silent.FindAll(i => server.Sessions.CountOn(engine.GetLoop(i)) > 0);
-        return own.Count == 0 ? null : new LoopSilence(own, own.Max(i => clock.GetElapsedTime(questions[i].At)), own.Sum(i => server.Sessions.CountOn(engine.GetLoop(i))));
+        List<int> own = silent.Count == questions.Length
+            ? silent
+            : silent.FindAll(i => server.Sessions.CountOn(engine.GetLoop(i)) > 0);
+        return own.Count == 0 ? null : new LoopSilence(own, own.Max(i => clock.GetElapsedTime(questions[i].At)),
+            own.Sum(i => server.Sessions.CountOn(engine.GetLoop(i))));
     }
 
     private Question[] Ask(Engine engine)
@@ -83,7 +106,8 @@ internal sealed class ServerHealth(HostedServer hosted, TimeProvider clock)
             for (int i = 0; i < questions.Length; i++)
             {
                 ref Question asked = ref CollectionsMarshal.GetValueRefOrAddDefault(_asked, i, out _);
-                if (asked.Answer is null or { IsCompleted: true }) asked = new Question(engine.GetLoop(i).PostAsync(static () => { }).AsTask(), clock.GetTimestamp());
+                if (asked.Answer is null or { IsCompleted: true })
+                    asked = new Question(engine.GetLoop(i).PostAsync(static () => { }).AsTask(), clock.GetTimestamp());
                 questions[i] = asked;
             }
         }

@@ -33,5 +33,7 @@ public sealed record ServerHealthOptions
     }
 
     private static TimeSpan InRange(TimeSpan value) =>
-        value >= TimeSpan.FromMilliseconds(10) && value <= TimeSpan.FromHours(1) ? value : throw new ArgumentOutOfRangeException(nameof(value), value, "10 ms to 1 h");
+        value >= TimeSpan.FromMilliseconds(10) && value <= TimeSpan.FromHours(1)
+            ? value
+            : throw new ArgumentOutOfRangeException(nameof(value), value, "10 ms to 1 h");
 }

@@ -8,7 +8,9 @@ namespace Whimbrel.Hosting;
 /// Starts and stops all servers of the host. A single service, so that all mistakes are reported together before the
 /// host starts, and so that all servers drain in parallel with the whole shutdown timeout.
 /// </summary>
-internal sealed class ServerHosting(IServiceProvider services, IEnumerable<ServerRegistration> registrations, IEnumerable<EngineRegistration> engines, IEnumerable<ClusterRegistration> clusters, IEnumerable<HealthRegistration> checks) : IHostedLifecycleService
+internal sealed class ServerHosting(IServiceProvider services, IEnumerable<ServerRegistration> registrations,
+    IEnumerable<EngineRegistration> engines, IEnumerable<ClusterRegistration> clusters,
+    IEnumerable<HealthRegistration> checks) : IHostedLifecycleService
 {
     private readonly List<HostedServer> _started = [];
 
@@ -18,11 +20,15 @@ internal sealed class ServerHosting(IServiceProvider services, IEnumerable<Serve
         // There are none if the program has registered an engine of its own.
         foreach (EngineRegistration engine in engines) engine.Read(services, mistakes);
         bool hasEngine = mistakes.Count == 0;
-        foreach (ServerRegistration registration in registrations) Hosted(registration).FindMistakes(mistakes, hasEngine);
-        string[] servers = [.. registrations.Select(static r => r.Name)], nodes = [.. clusters.Select(static c => c.Name)];
+        foreach (ServerRegistration registration in registrations)
+            Hosted(registration).FindMistakes(mistakes, hasEngine);
+        string[] servers = [.. registrations.Select(static r => r.Name)],
+            nodes = [.. clusters.Select(static c => c.Name)];
         mistakes.AddRange(checks.Distinct().Select(c => c.FindMistake(servers, nodes)).OfType<string>());
 
-        return mistakes.Count == 0 ? Task.CompletedTask : throw new OptionsValidationException(Options.DefaultName, typeof(ServerOptions), mistakes);
+        return mistakes.Count == 0
+            ? Task.CompletedTask
+            : throw new OptionsValidationException(Options.DefaultName, typeof(ServerOptions), mistakes);
     }
 
     public async Task StartAsync(CancellationToken cancellationToken)
@@ -35,13 +41,15 @@ internal sealed class ServerHosting(IServiceProvider services, IEnumerable<Serve
                 await hosted.StartAsync(cancellationToken).ConfigureAwait(false);
                 _started.Add(hosted);
                 hosted.Watch();
-                Events.Started(hosted.Logger, hosted.Name, string.Join(", ", hosted.Server.EndPoints), hosted.Server.Engine.KindName);
+                Events.Started(hosted.Logger, hosted.Name, string.Join(", ", hosted.Server.EndPoints),
+                    hosted.Server.Engine.KindName);
             }
         }
         catch
         {
             // A host that fails to start does not stop its services.
-            await Task.WhenAll(_started.Select(static h => StopAsync(h, new CancellationToken(canceled: true)))).ConfigureAwait(false);
+            await Task.WhenAll(_started.Select(static h => StopAsync(h, new CancellationToken(canceled: true))))
+                .ConfigureAwait(false);
             throw;
         }
     }
@@ -50,11 +58,13 @@ internal sealed class ServerHosting(IServiceProvider services, IEnumerable<Serve
 
     public Task StoppingAsync(CancellationToken cancellationToken) => Task.CompletedTask;
 
-    public Task StopAsync(CancellationToken cancellationToken) => Task.WhenAll(_started.Select(h => StopAsync(h, cancellationToken)));
+    public Task StopAsync(CancellationToken cancellationToken) =>
+        Task.WhenAll(_started.Select(h => StopAsync(h, cancellationToken)));
 
     public Task StoppedAsync(CancellationToken cancellationToken) => Task.CompletedTask;
 
-    private HostedServer Hosted(ServerRegistration registration) => services.GetRequiredKeyedService<HostedServer>(registration.Name);
+    private HostedServer Hosted(ServerRegistration registration) =>
+        services.GetRequiredKeyedService<HostedServer>(registration.Name);
 
     private static async Task StopAsync(HostedServer hosted, CancellationToken cancellationToken)
     {

@@ -8,11 +8,14 @@ namespace Whimbrel.Hosting;
 /// </summary>
 internal sealed class ServerLiveness(ServerHealth health, ServerHealthOptions options) : IHealthCheck
 {
-    public async Task<HealthCheckResult> CheckHealthAsync(HealthCheckContext context, CancellationToken cancellationToken = default)
+    public async Task<HealthCheckResult> CheckHealthAsync(HealthCheckContext context,
+        CancellationToken cancellationToken = default)
     {
-        LoopSilence? silence = health.IsAccepting ? await health.FindSilenceAsync(options, cancellationToken).ConfigureAwait(false) : null;
+        LoopSilence? silence =
+            health.IsAccepting ? await health.FindSilenceAsync(options, cancellationToken).ConfigureAwait(false) : null;
         return silence is { } found && found.Longest >= options.LoopStandstill
-            ? new HealthCheckResult(context?.Registration?.FailureStatus ?? HealthStatus.Unhealthy, found.TextFor(health.Name))
+            ? new HealthCheckResult(context?.Registration?.FailureStatus ?? HealthStatus.Unhealthy,
+                found.TextFor(health.Name))
             : HealthCheckResult.Healthy($"{health.Name} lives");
     }
 }

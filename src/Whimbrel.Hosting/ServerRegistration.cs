@@ -10,7 +10,9 @@ namespace Whimbrel.Hosting;
 /// Whether the sessions are created here, so that time limits of a reload can be set on them.
 /// </param>
 /// <param name="HttpOptions">HTTP options in code, which the section Http overrides. Null for other servers.</param>
-internal sealed record ServerRegistration(string Name, Func<IServiceProvider, ServerOptions>? Options, Func<HostedServer, ServerOptions, Server> Make, bool LimitsSessions, Func<IServiceProvider, HttpOptions>? HttpOptions = null)
+internal sealed record ServerRegistration(string Name, Func<IServiceProvider, ServerOptions>? Options,
+    Func<HostedServer, ServerOptions, Server> Make, bool LimitsSessions,
+    Func<IServiceProvider, HttpOptions>? HttpOptions = null)
 {
     /// <summary>
     /// Returns mistakes of the session type's constructor; null for servers that create their sessions themselves.

@@ -14,10 +14,12 @@ internal static class ServerSection
 {
     private const string HttpProtocol = "http/1.1";
 
-    internal static ServerOptions Read(SectionReader section, ServerOptions code, Engine? engine, IServiceProvider services, string folder, Action<DiagnosticEvent> onDiagnosticEvent, bool isHttp = false)
+    internal static ServerOptions Read(SectionReader section, ServerOptions code, Engine? engine,
+        IServiceProvider services, string folder, Action<DiagnosticEvent> onDiagnosticEvent, bool isHttp = false)
     {
         TlsOptions? tls = ReadTls(section.Section("Tls"), code.Tls, folder, isHttp);
-        (string? address, EndPoint? endPoint, IReadOnlyList<EndPoint> endPoints) = ReadWhere(section, code, tls is not null, isHttp);
+        (string? address, EndPoint? endPoint, IReadOnlyList<EndPoint> endPoints) = ReadWhere(section, code,
+            tls is not null, isHttp);
         ServerOptions options = new()
         {
             Address = address,
@@ -80,25 +82,32 @@ internal static class ServerSection
         return options;
     }
 
-    private static (string? Address, EndPoint? EndPoint, IReadOnlyList<EndPoint> EndPoints) ReadWhere(SectionReader section, ServerOptions code, bool isTls, bool isHttp)
+    private static (string? Address, EndPoint? EndPoint, IReadOnlyList<EndPoint> EndPoints) ReadWhere(
+        SectionReader section, ServerOptions code, bool isTls, bool isHttp)
     {
         string? address = section.Text("Address");
         string? port = section.Text("Port");
         List<string> addresses = section.Texts("Addresses");
         if (isHttp)
         {
-            if (address is not null && HttpServer.WrongWith(address) is { } wrong) section.Mistake("Address", wrong.TrimEnd('.'));
+            if (address is not null && HttpServer.WrongWith(address) is { } wrong)
+                section.Mistake("Address", wrong.TrimEnd('.'));
             address = address is null ? null : HttpServer.AddressOf(address);
             addresses = addresses.ConvertAll(HttpServer.AddressOf);
         }
 
-        if ((address is null ? 0 : 1) + (port is null ? 0 : 1) + (addresses.Count == 0 ? 0 : 1) > 1) section.Mistake("Address", "give one of Address, Addresses and Port");
+        if ((address is null ? 0 : 1) + (port is null ? 0 : 1) + (addresses.Count == 0 ? 0 : 1) > 1)
+            section.Mistake("Address", "give one of Address, Addresses and Port");
         if (address is not null) return (address, null, []);
         if (port is not null) return (AddressOfPort(section, port, isTls), null, []);
         if (addresses.Count == 0)
         {
-            if (code.Address is not null || code.EndPoint is not null || code.EndPoints.Count > 0) return (isHttp && code.Address is { } written ? HttpServer.AddressOf(written) : code.Address, code.EndPoint, code.EndPoints);
-            section.Mistake("Address", $"is missing, for example {(isHttp ? "http://*:8080, https://127.0.0.1:8443" : "tcp://*:1111, tls://127.0.0.1:2222")} or unix:/run/chat.sock; Port alone is every address of this machine");
+            if (code.Address is not null || code.EndPoint is not null || code.EndPoints.Count > 0)
+                return (isHttp && code.Address is { } written ? HttpServer.AddressOf(written) : code.Address,
+                    code.EndPoint, code.EndPoints);
+            section.Mistake("Address", $"is missing, for example "
+                + $"{(isHttp ? "http://*:8080, https://127.0.0.1:8443" : "tcp://*:1111, tls://127.0.0.1:2222")} or "
+                + $"unix:/run/chat.sock; Port alone is every address of this machine");
             return ("tcp://127.0.0.1:0", null, []);
         }
 
@@ -114,7 +123,8 @@ internal static class ServerSection
 
     private static string AddressOfPort(SectionReader section, string text, bool isTls)
     {
-        bool isPort = int.TryParse(text, NumberStyles.None, CultureInfo.InvariantCulture, out int port) && port <= IPEndPoint.MaxPort;
+        bool isPort = int.TryParse(text, NumberStyles.None, CultureInfo.InvariantCulture, out int port)
+            && port <= IPEndPoint.MaxPort;
         if (!isPort) section.Mistake("Port", $"{text} is not a port (0 to {IPEndPoint.MaxPort})");
         return $"{(isTls ? "tls" : "tcp")}://*:{(isPort ? port : 0).ToString(CultureInfo.InvariantCulture)}";
     }
@@ -130,8 +140,10 @@ internal static class ServerSection
         try
         {
             EndPoint endPoint = address.ToEndPoint();
-            mistake = address.Scheme == "tls" && !isTls ? "wants TLS, but there is no Tls:CertificatePath. Create one: whimbrel certs"
-                : endPoint is DnsEndPoint { Host: not "localhost" } ? $"'{text}' names a host: a server listens at an address of this machine, at localhost, or at * for all"
+            mistake = address.Scheme == "tls" && !isTls
+                ? "wants TLS, but there is no Tls:CertificatePath. Create one: whimbrel certs"
+                : endPoint is DnsEndPoint { Host: not "localhost" } ? $"'{text}' names a host: a server listens at an "
+                    + $"address of this machine, at localhost, or at * for all"
                 : "";
             if (mistake.Length > 0) return null;
             return endPoint is DnsEndPoint local ? new IPEndPoint(IPAddress.Loopback, local.Port) : endPoint;
@@ -154,9 +166,13 @@ internal static class ServerSection
         bool needsProtocol = isHttp && code is { ApplicationProtocols.Count: 0 };
         if (!section.Exists && !needsProtocol) return code;
         TlsOptions options = code ?? new TlsOptions();
-        IReadOnlyList<string> protocols = section.Texts(nameof(options.ApplicationProtocols)) is { Count: > 0 } names ? names : options.ApplicationProtocols;
+        IReadOnlyList<string> protocols = section.Texts(nameof(options.ApplicationProtocols)) is { Count: > 0 } names
+            ? names
+            : options.ApplicationProtocols;
         if (isHttp && protocols.Count == 0) protocols = [HttpProtocol];
-        else if (isHttp && !protocols.Contains(HttpProtocol)) section.Mistake(nameof(options.ApplicationProtocols), $"there is no {HttpProtocol} among them: no client would get an answer");
+        else if (isHttp && !protocols.Contains(HttpProtocol))
+            section.Mistake(nameof(options.ApplicationProtocols),
+                $"there is no {HttpProtocol} among them: no client would get an answer");
         TlsOptions read = new()
         {
             Certificate = ReadCertificate(section, folder) ?? options.Certificate,
@@ -195,7 +211,8 @@ internal static class ServerSection
         string? password = section.Text("Password");
         if (path is null)
         {
-            if (keyPath is not null || password is not null) section.Mistake("CertificatePath", "is missing, but KeyPath or Password is given");
+            if (keyPath is not null || password is not null)
+                section.Mistake("CertificatePath", "is missing, but KeyPath or Password is given");
             return null;
         }
 
@@ -205,13 +222,15 @@ internal static class ServerSection
         if (file is null || (keyPath is not null && keyFile is null)) return null;
         bool isPfx = Path.GetExtension(file).ToUpperInvariant() is ".PFX" or ".P12";
         if (isPfx && keyPath is not null) section.Mistake("KeyPath", $"is given, but {file} has its key in itself");
-        TlsCertificate certificate = isPfx ? TlsCertificate.FromPfxFile(file, password) : TlsCertificate.FromPemFile(file, keyFile, password);
+        TlsCertificate certificate =
+            isPfx ? TlsCertificate.FromPfxFile(file, password) : TlsCertificate.FromPemFile(file, keyFile, password);
         try
         {
             if (certificate.Current.HasPrivateKey) return certificate;
             section.Mistake("CertificatePath", $"{file} has no private key. Create one: whimbrel certs");
         }
-        catch (Exception e) when (e is IOException or UnauthorizedAccessException or CryptographicException or ArgumentException)
+        catch (Exception e)
+            when (e is IOException or UnauthorizedAccessException or CryptographicException or ArgumentException)
         {
             section.Mistake("CertificatePath", e.Message.TrimEnd('.'));
         }
@@ -221,7 +240,8 @@ internal static class ServerSection
 
     private static X509Certificate2Collection? ReadRoots(SectionReader section, string folder)
     {
-        if (section.Text("RootsPath") is not { } path || FileAt(section, "RootsPath", path, folder) is not { } file) return null;
+        if (section.Text("RootsPath") is not { } path || FileAt(section, "RootsPath", path, folder) is not { } file)
+            return null;
         X509Certificate2Collection roots = [];
         try
         {

@@ -8,7 +8,8 @@ namespace Whimbrel.Hosting;
 /// Creates sessions by their constructor, with services, on the loop of their connection. A scope per session is
 /// disposed once, on the thread pool, after the session's last callback, or at once if its constructor threw.
 /// </summary>
-internal sealed class SessionMaker<[DynamicallyAccessedMembers(DynamicallyAccessedMemberTypes.PublicConstructors)] TSession>(HostedServer hosted, bool hasScope)
+internal sealed class SessionMaker<[DynamicallyAccessedMembers(
+    DynamicallyAccessedMemberTypes.PublicConstructors)] TSession>(HostedServer hosted, bool hasScope)
     where TSession : Session
 {
     // Compiled once, so that no connection needs reflection.

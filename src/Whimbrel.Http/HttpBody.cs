@@ -47,7 +47,8 @@ internal sealed class HttpBody : OneWayStream, IValueTaskSource<int>
     public override ValueTask<int> ReadAsync(Memory<byte> buffer, CancellationToken cancellationToken = default)
     {
         if (cancellationToken.IsCancellationRequested) return ValueTask.FromCanceled<int>(cancellationToken);
-        if (IsWaiting) throw new InvalidOperationException("A read of this body is in progress: only one read at a time.");
+        if (IsWaiting)
+            throw new InvalidOperationException("A read of this body is in progress: only one read at a time.");
         if (Failure is { } failure) return ValueTask.FromException<int>(failure);
         if (_isAtEnd || buffer.IsEmpty) return new(0);
         _source.Reset();
@@ -58,18 +59,21 @@ internal sealed class HttpBody : OneWayStream, IValueTaskSource<int>
         _wasRead = true;
         short version = _source.Version;
         _cancellation = cancellationToken;
-        _registration = cancellationToken.UnsafeRegister(static session => ((HttpSession)session!).CancelRead(), _session);
+        _registration = cancellationToken.UnsafeRegister(static session => ((HttpSession)session!).CancelRead(),
+            _session);
         Interlocked.Exchange(ref _state, Waiting); // before the next check: the end of the exchange checks in reverse
         if (_hasEnded) Fail(ServerExchange.Ended());
         else if (!_session.AskForBody()) Fail(new IOException("The connection has ended before its body did."));
         return new(this, version);
     }
 
-    public override Task<int> ReadAsync(byte[] buffer, int offset, int count, CancellationToken cancellationToken) => ReadAsync(buffer.AsMemory(offset, count), cancellationToken).AsTask();
+    public override Task<int> ReadAsync(byte[] buffer, int offset, int count, CancellationToken cancellationToken) =>
+        ReadAsync(buffer.AsMemory(offset, count), cancellationToken).AsTask();
 
     public override int Read(byte[] buffer, int offset, int count)
     {
-        if (Loop.Current is not null) throw new InvalidOperationException("A read that blocks would block the loop: await ReadAsync.");
+        if (Loop.Current is not null)
+            throw new InvalidOperationException("A read that blocks would block the loop: await ReadAsync.");
         return ReadAsync(buffer.AsMemory(offset, count)).AsTask().GetAwaiter().GetResult();
     }
 
@@ -77,7 +81,8 @@ internal sealed class HttpBody : OneWayStream, IValueTaskSource<int>
 
     ValueTaskSourceStatus IValueTaskSource<int>.GetStatus(short token) => _source.GetStatus(token);
 
-    void IValueTaskSource<int>.OnCompleted(Action<object?> continuation, object? state, short token, ValueTaskSourceOnCompletedFlags flags) =>
+    void IValueTaskSource<int>.OnCompleted(Action<object?> continuation, object? state, short token,
+        ValueTaskSourceOnCompletedFlags flags) =>
         _source.OnCompleted(continuation, state, token, flags);
 
     // ------------------------------------------------------------------ the session's side
@@ -136,7 +141,8 @@ internal sealed class HttpBody : OneWayStream, IValueTaskSource<int>
 
     internal void CancelRead()
     {
-        if (IsWaiting && _cancellation.IsCancellationRequested && TryEnd()) _source.SetException(new OperationCanceledException(_cancellation));
+        if (IsWaiting && _cancellation.IsCancellationRequested && TryEnd())
+            _source.SetException(new OperationCanceledException(_cancellation));
     }
 
     private bool TryEnd()

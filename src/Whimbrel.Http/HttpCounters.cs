@@ -15,4 +15,6 @@ namespace Whimbrel.Http;
 /// <param name="SkipLimits">Connections closed because more than <see cref="HttpOptions.SkipLimitBytes"/> of a body
 /// were unread.</param>
 /// <param name="HandlerErrors">Exceptions of handlers and overrides.</param>
-public readonly record struct HttpCounters(long Requests, long Refused, long TooLarge, long HeadTimeouts, long BodyTimeouts, long IdleClosed, long SendTimeouts, long RequestLimits, long PipelinePauses, long SkipLimits, long HandlerErrors);
+public readonly record struct HttpCounters(long Requests, long Refused, long TooLarge, long HeadTimeouts,
+    long BodyTimeouts, long IdleClosed, long SendTimeouts, long RequestLimits, long PipelinePauses, long SkipLimits,
+    long HandlerErrors);

@@ -60,23 +60,32 @@ public sealed class HttpFileOptions
     internal void Check()
     {
         List<string> mistakes = [];
-        if (CacheLimitBytes is < 0 or > 1L << 40) mistakes.Add($"{nameof(CacheLimitBytes)} is {CacheLimitBytes}: 0 up to 1 TiB is possible.");
-        if (CacheLimitFiles is < 1 or > MostFiles) mistakes.Add($"{nameof(CacheLimitFiles)} is {CacheLimitFiles}: 1 up to {MostFiles} is possible.");
-        if (SmallFileBytes is < 0 or > 16 << 20) mistakes.Add($"{nameof(SmallFileBytes)} is {SmallFileBytes}: 0 up to 16 MiB is possible.");
-        if (Freshness < TimeSpan.Zero || Freshness > TimeSpan.FromDays(1)) mistakes.Add($"{nameof(Freshness)} is {Freshness}: 0 up to 1 day is possible.");
+        if (CacheLimitBytes is < 0 or > 1L << 40)
+            mistakes.Add($"{nameof(CacheLimitBytes)} is {CacheLimitBytes}: 0 up to 1 TiB is possible.");
+        if (CacheLimitFiles is < 1 or > MostFiles)
+            mistakes.Add($"{nameof(CacheLimitFiles)} is {CacheLimitFiles}: 1 up to {MostFiles} is possible.");
+        if (SmallFileBytes is < 0 or > 16 << 20)
+            mistakes.Add($"{nameof(SmallFileBytes)} is {SmallFileBytes}: 0 up to 16 MiB is possible.");
+        if (Freshness < TimeSpan.Zero || Freshness > TimeSpan.FromDays(1))
+            mistakes.Add($"{nameof(Freshness)} is {Freshness}: 0 up to 1 day is possible.");
         if (!Enum.IsDefined(Links)) mistakes.Add($"{nameof(Links)} is {Links}.");
         foreach (string page in IndexPages)
         {
-            if (page.Length == 0 || page.AsSpan().IndexOfAny('/', '\\', '\0') >= 0) mistakes.Add($"{nameof(IndexPages)} has '{page}', which is not the name of a file.");
+            if (page.Length == 0 || page.AsSpan().IndexOfAny('/', '\\', '\0') >= 0)
+                mistakes.Add($"{nameof(IndexPages)} has '{page}', which is not the name of a file.");
         }
 
         foreach ((string ending, string type) in ContentTypes ?? new Dictionary<string, string>())
         {
-            if (!ending.StartsWith('.')) mistakes.Add($"{nameof(ContentTypes)} has '{ending}': an ending begins with a dot.");
-            if (type.AsSpan().IndexOfAnyExceptInRange(' ', '~') >= 0) mistakes.Add($"{nameof(ContentTypes)} has a type for '{ending}' that cannot stand in a field.");
+            if (!ending.StartsWith('.'))
+                mistakes.Add($"{nameof(ContentTypes)} has '{ending}': an ending begins with a dot.");
+            if (type.AsSpan().IndexOfAnyExceptInRange(' ', '~') >= 0)
+                mistakes.Add($"{nameof(ContentTypes)} has a type for '{ending}' that cannot stand in a field.");
         }
 
-        if (CacheControl is { } value && (value.Length is 0 or > 1000 || value.AsSpan().IndexOfAnyExceptInRange(' ', '~') >= 0)) mistakes.Add($"{nameof(CacheControl)} cannot stand in a field.");
+        if (CacheControl is { } value
+            && (value.Length is 0 or > 1000 || value.AsSpan().IndexOfAnyExceptInRange(' ', '~') >= 0))
+            mistakes.Add($"{nameof(CacheControl)} cannot stand in a field.");
         if (mistakes.Count > 0) throw new ArgumentException($"{nameof(HttpFileOptions)}: {string.Join(' ', mistakes)}");
     }
 }

@@ -122,7 +122,8 @@ public sealed class HttpMessageReader
     /// complete.</exception>
     public void ExpectAnswer(bool toHead)
     {
-        if (_answers is null) throw new InvalidOperationException("This reader reads requests: those need no announcement.");
+        if (_answers is null)
+            throw new InvalidOperationException("This reader reads requests: those need no announcement.");
         if (IsInMessage) throw new InvalidOperationException("The answer before is not whole.");
         _answers.Begin(toHead);
     }
@@ -153,7 +154,8 @@ public sealed class HttpMessageReader
         return isWhole ? HttpMessagePart.Done : Break(_rule == HttpRule.None ? HttpRule.Truncated : _rule);
     }
 
-    private HttpMessagePart ReadAnswer(HttpAnswerReader answers, ReadOnlySpan<byte> unread, out int taken, out ReadOnlySpan<byte> piece)
+    private HttpMessagePart ReadAnswer(HttpAnswerReader answers, ReadOnlySpan<byte> unread, out int taken,
+        out ReadOnlySpan<byte> piece)
     {
         HttpMessagePart part = answers.Read(unread, out taken);
         piece = part == HttpMessagePart.Data ? unread.Slice(answers.Start, answers.Length) : default;

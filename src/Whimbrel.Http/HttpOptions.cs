@@ -132,7 +132,8 @@ public sealed class HttpOptions
         if (_isChecked) return;
         IReadOnlyList<string> mistakes = FindMistakes();
         if (mistakes.Count > 0) throw new ArgumentException($"{nameof(HttpOptions)}: {string.Join(' ', mistakes)}");
-        if (StrictTransport is { } strict) StrictTransportLine = Encoding.ASCII.GetBytes($"Strict-Transport-Security: max-age={(long)strict.TotalSeconds}{(StrictTransportForSubdomains ? "; includeSubDomains" : "")}\r\n");
+        if (StrictTransport is { } strict) StrictTransportLine = Encoding.ASCII.GetBytes($"Strict-Transport-Security: "
+            + $"max-age={(long)strict.TotalSeconds}{(StrictTransportForSubdomains ? "; includeSubDomains" : "")}\r\n");
         _isChecked = true;
     }
 
@@ -160,10 +161,12 @@ public sealed class HttpOptions
         foreach (string host in Hosts)
         {
             bool hasPort = host.AsSpan().LastIndexOf(':') > host.AsSpan().LastIndexOf(']');
-            if (hasPort || !HttpBytes.IsAuthority(Encoding.UTF8.GetBytes(host))) mistakes.Add($"{nameof(Hosts)} has \"{host}\": a host is a name or an address, without port.");
+            if (hasPort || !HttpBytes.IsAuthority(Encoding.UTF8.GetBytes(host)))
+                mistakes.Add($"{nameof(Hosts)} has \"{host}\": a host is a name or an address, without port.");
         }
 
-        if (StrictTransport is { } strict && (strict < TimeSpan.Zero || strict > TimeSpan.FromDays(3660))) mistakes.Add($"{nameof(StrictTransport)} is {strict}: zero up to 10 years is possible.");
+        if (StrictTransport is { } strict && (strict < TimeSpan.Zero || strict > TimeSpan.FromDays(3660)))
+            mistakes.Add($"{nameof(StrictTransport)} is {strict}: zero up to 10 years is possible.");
         Cors?.Check(mistakes);
         Compression?.Check(mistakes);
         return mistakes;
@@ -176,6 +179,7 @@ public sealed class HttpOptions
 
     internal static void Within(List<string> mistakes, string name, TimeSpan value)
     {
-        if (value < TimeSpan.FromMilliseconds(10) || value > s_longest) mistakes.Add($"{name} is {value}: 10 ms up to 7 days is possible.");
+        if (value < TimeSpan.FromMilliseconds(10) || value > s_longest)
+            mistakes.Add($"{name} is {value}: 10 ms up to 7 days is possible.");
     }
 }

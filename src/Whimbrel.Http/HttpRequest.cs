@@ -168,7 +168,8 @@ public readonly partial struct HttpRequest
         using RequestUse use = Enter();
         HttpReader reader = use.Reader;
         if (!reader.WantsUpgrade) return false;
-        for (int index = reader.IndexOf(HttpField.Upgrade); index >= 0; index = reader.IndexOf(HttpField.Upgrade, index + 1))
+        for (int index = reader.IndexOf(HttpField.Upgrade); index >= 0;
+            index = reader.IndexOf(HttpField.Upgrade, index + 1))
         {
             ReadOnlySpan<byte> list = use.Head.ValueAt(index);
             while (HttpBytes.TryNextElement(ref list, out ReadOnlySpan<byte> element))
@@ -217,7 +218,10 @@ public readonly partial struct HttpRequest
         {
             using RequestUse use = Enter();
             if (use.Exchange.Stream is null) return use.Exchange.KeptBody;
-            return use.Exchange.Whole is { } whole ? whole.Span : throw new InvalidOperationException("The body of this request is a stream, because its handler is awaited: await ReadBodyAsync (or ReadFormAsync, or read Body).");
+            return use.Exchange.Whole is { } whole
+                ? whole.Span
+                : throw new InvalidOperationException("The body of this request is a stream, because its handler is "
+                    + "awaited: await ReadBodyAsync (or ReadFormAsync, or read Body).");
         }
     }
 
@@ -228,7 +232,10 @@ public readonly partial struct HttpRequest
         get
         {
             using RequestUse use = Enter();
-            if (use.Exchange.Whole is { } whole) return MemoryMarshal.TryGetArray(whole, out ArraySegment<byte> read) ? new MemoryStream(read.Array!, read.Offset, read.Count, writable: false) : Stream.Null;
+            if (use.Exchange.Whole is { } whole)
+                return MemoryMarshal.TryGetArray(whole, out ArraySegment<byte> read)
+                    ? new MemoryStream(read.Array!, read.Offset, read.Count, writable: false)
+                    : Stream.Null;
             if (use.Exchange.Stream is { } stream) return stream;
             return use.Exchange.KeptBody.IsEmpty ? Stream.Null : new HttpKeptBody(this);
         }
@@ -246,7 +253,9 @@ public readonly partial struct HttpRequest
         if (KnownBody is { } known) return known;
         // A copy, because the buffered body is returned to the pool after the response.
         if (StreamedBody is not { } stream) return BodyBytes.ToArray();
-        if (stream.WasRead) throw new InvalidOperationException("A part of the body was read already, from Body: what is left is not the whole. Read it in one way.");
+        if (stream.WasRead)
+            throw new InvalidOperationException(
+                "A part of the body was read already, from Body: what is left is not the whole. Read it in one way.");
         HttpSession session = Session;
         long announced = BodyLength;
         int limit = session.Options.BufferedBodyLimitBytes;
@@ -347,7 +356,8 @@ public readonly partial struct HttpRequest
         }
     }
 
-    private ServerExchange Exchange => _exchange ?? throw new InvalidOperationException("This is default(HttpRequest), and no request: a handler or HttpSession.OnRequest gives one.");
+    private ServerExchange Exchange => _exchange ?? throw new InvalidOperationException(
+        "This is default(HttpRequest), and no request: a handler or HttpSession.OnRequest gives one.");
 
     /// <summary>Enters a member: until the end of its scope the exchange is not reused for another request.</summary>
     internal RequestUse Enter()

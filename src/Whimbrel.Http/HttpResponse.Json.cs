@@ -8,7 +8,8 @@ namespace Whimbrel.Http;
 // JSON responses.
 public readonly partial struct HttpResponse
 {
-    private const string Reflection = "The members of the value are found at run time, where trimming may have removed them. Give a JsonTypeInfo of a JsonSerializerContext.";
+    private const string Reflection = "The members of the value are found at run time, where trimming may have removed "
+        + "them. Give a JsonTypeInfo of a JsonSerializerContext.";
 
     [ThreadStatic]
     private static Utf8JsonWriter? t_json;
@@ -52,6 +53,7 @@ public readonly partial struct HttpResponse
     public void Json(object? value, JsonSerializerOptions? options = null)
     {
         MustBeOpen();
-        Bytes(JsonSerializer.SerializeToUtf8Bytes(value, value?.GetType() ?? typeof(object), options ?? JsonSerializerOptions.Web), "application/json"u8);
+        Bytes(JsonSerializer.SerializeToUtf8Bytes(value, value?.GetType() ?? typeof(object),
+            options ?? JsonSerializerOptions.Web), "application/json"u8);
     }
 }

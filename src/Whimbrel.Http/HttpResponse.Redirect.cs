@@ -21,7 +21,8 @@ public readonly partial struct HttpResponse
     public void Redirect(string location, int status = 302)
     {
         ArgumentException.ThrowIfNullOrEmpty(location);
-        if (status is not (301 or 302 or 303 or 307 or 308)) throw new ArgumentOutOfRangeException(nameof(status), status, "301, 302, 303, 307 or 308 is possible.");
+        if (status is not (301 or 302 or 303 or 307 or 308))
+            throw new ArgumentOutOfRangeException(nameof(status), status, "301, 302, 303, 307 or 308 is possible.");
         Add("Location", EscapeLocation(location));
         Empty(status);
     }
@@ -32,7 +33,8 @@ public readonly partial struct HttpResponse
         StringBuilder escaped = new();
         foreach (byte b in Encoding.UTF8.GetBytes(location))
         {
-            if (b is > (byte)' ' and < 0x7F or < (byte)' ' or 0x7F) escaped.Append((char)b); // control characters: rejected later
+            // control characters: rejected later
+            if (b is > (byte)' ' and < 0x7F or < (byte)' ' or 0x7F) escaped.Append((char)b);
             else escaped.Append(System.Globalization.CultureInfo.InvariantCulture, $"%{b:X2}");
         }
 

@@ -236,7 +236,8 @@ public readonly partial struct HttpResponse
     /// <exception cref="IOException">The connection has ended.</exception>
     /// <exception cref="InvalidOperationException">The response is complete, exceeds its length, an earlier write was
     /// not awaited, or the exchange has ended.</exception>
-    public ValueTask WriteAsync(ReadOnlyMemory<byte> data, CancellationToken cancellationToken = default) => EnterToWait().WriteAsync(data, _generation, cancellationToken);
+    public ValueTask WriteAsync(ReadOnlyMemory<byte> data, CancellationToken cancellationToken = default) =>
+        EnterToWait().WriteAsync(data, _generation, cancellationToken);
 
     /// <summary>Sends everything written so far; if nothing was written, the head. With a status without a body this
     /// completes the response.</summary>
@@ -244,7 +245,8 @@ public readonly partial struct HttpResponse
     /// <exception cref="IOException">The connection has ended.</exception>
     /// <exception cref="InvalidOperationException">The response is complete, an earlier write was not awaited, or the
     /// exchange has ended.</exception>
-    public ValueTask FlushAsync(CancellationToken cancellationToken = default) => EnterToWait().FlushAsync(_generation, cancellationToken);
+    public ValueTask FlushAsync(CancellationToken cancellationToken = default) =>
+        EnterToWait().FlushAsync(_generation, cancellationToken);
 
     /// <summary>Sends a server-sent event (EventSource), and flushes. The first one sends the head, with
     /// <c>text/event-stream</c>.</summary>
@@ -255,7 +257,8 @@ public readonly partial struct HttpResponse
     /// <exception cref="IOException">The connection has ended.</exception>
     /// <exception cref="InvalidOperationException">The response is complete, an earlier write was not awaited, or the
     /// exchange has ended.</exception>
-    public ValueTask SendEventAsync(string data, string? type = null, string? id = null, CancellationToken cancellationToken = default)
+    public ValueTask SendEventAsync(string data, string? type = null, string? id = null,
+        CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(data);
         CheckEventText(type, nameof(type));
@@ -300,12 +303,14 @@ public readonly partial struct HttpResponse
 
     private static void CheckEventText(string? text, string name)
     {
-        if (text is not null && text.AsSpan().IndexOfAny('\r', '\n', '\0') >= 0) throw new ArgumentException("It has a line end or NUL, and would become another event.", name);
+        if (text is not null && text.AsSpan().IndexOfAny('\r', '\n', '\0') >= 0)
+            throw new ArgumentException("It has a line end or NUL, and would become another event.", name);
     }
 
     // ------------------------------------------------------------------ the gate
 
-    private ServerExchange Exchange => _exchange ?? throw new InvalidOperationException("This is default(HttpResponse), and no response: a handler or HttpSession.Response gives one.");
+    private ServerExchange Exchange => _exchange ?? throw new InvalidOperationException(
+        "This is default(HttpResponse), and no response: a handler or HttpSession.Response gives one.");
 
     private T Read<T>(T value)
     {

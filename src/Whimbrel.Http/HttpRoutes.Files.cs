@@ -25,11 +25,15 @@ public static partial class HttpRoutes
         ArgumentNullException.ThrowIfNull(prefix);
         ArgumentException.ThrowIfNullOrEmpty(folder);
         RouteScope scope = ScopeOf(routes);
-        if (!prefix.StartsWith('/') || prefix.Contains('{', StringComparison.Ordinal)) throw new ArgumentException($"A prefix begins with a slash and has no names: {prefix}", nameof(prefix));
+        if (!prefix.StartsWith('/') || prefix.Contains('{', StringComparison.Ordinal))
+            throw new ArgumentException($"A prefix begins with a slash and has no names: {prefix}", nameof(prefix));
         options ??= new HttpFileOptions();
         FileSite site = new(folder, options, scope.Table.Compression);
         if (!options.MayBeMissing && !Directory.Exists(folder))
-            throw new DirectoryNotFoundException($"There is no folder {Path.GetFullPath(folder)}, so every file of {prefix} would be a 404. A relative path begins at the current directory ({Environment.CurrentDirectory}); AppContext.BaseDirectory is where the program lies. Set HttpFileOptions.MayBeMissing for a folder that is made later.");
+            throw new DirectoryNotFoundException(
+                $"There is no folder {Path.GetFullPath(folder)}, so every file of {prefix} would be a 404. A relative "
+                + $"path begins at the current directory ({Environment.CurrentDirectory}); AppContext.BaseDirectory is "
+                + $"where the program lies. Set HttpFileOptions.MayBeMissing for a folder that is made later.");
         string path = scope.PathOf(prefix).TrimEnd('/');
         scope.Table.Add((int)HttpVerb.Get, scope, path + "/{*file}", default, site);
         if (path.Length > 0) scope.Table.Add((int)HttpVerb.Get, scope, path, RouteHandler.Of(FileSite.Redirect));

@@ -23,7 +23,8 @@ public static partial class HttpRoutes
     /// or 405 follows after them. Or a group: its filters run for the requests of its routes.
     /// </param>
     /// <param name="filter">Filter on the loop; must not block. It passes the request on by doing nothing.</param>
-    public static void Use(this IHttpRoutes routes, Action<HttpRequest, HttpResponse> filter) => ScopeOf(routes).Use(RouteHandler.Of(filter));
+    public static void Use(this IHttpRoutes routes, Action<HttpRequest, HttpResponse> filter) =>
+        ScopeOf(routes).Use(RouteHandler.Of(filter));
 
     /// <summary>Adds an awaited filter: see <see cref="Use(IHttpRoutes, Action{HttpRequest, HttpResponse})"/>. The
     /// handler runs on the session's thread again.</summary>
@@ -31,7 +32,8 @@ public static partial class HttpRoutes
     /// <param name="filter">Asynchronous filter. When its task completes, it has responded, or the request is passed
     /// on.</param>
     [OverloadResolutionPriority(2)]
-    public static void Use(this IHttpRoutes routes, Func<HttpRequest, HttpResponse, ValueTask> filter) => ScopeOf(routes).Use(RouteHandler.Of(filter));
+    public static void Use(this IHttpRoutes routes, Func<HttpRequest, HttpResponse, ValueTask> filter) =>
+        ScopeOf(routes).Use(RouteHandler.Of(filter));
 
     /// <summary>Adds an awaited filter: see <see cref="Use(IHttpRoutes, Action{HttpRequest, HttpResponse})"/>. The
     /// handler runs on the session's thread again.</summary>
@@ -39,7 +41,8 @@ public static partial class HttpRoutes
     /// <param name="filter">Asynchronous filter. When its task completes, it has responded, or the request is passed
     /// on.</param>
     [OverloadResolutionPriority(1)]
-    public static void Use(this IHttpRoutes routes, Func<HttpRequest, HttpResponse, Task> filter) => ScopeOf(routes).Use(RouteHandler.Of(filter));
+    public static void Use(this IHttpRoutes routes, Func<HttpRequest, HttpResponse, Task> filter) =>
+        ScopeOf(routes).Use(RouteHandler.Of(filter));
 
     /// <summary>Adds an awaited filter: see <see cref="Use(IHttpRoutes, Action{HttpRequest, HttpResponse})"/>. The
     /// handler runs on the session's thread again.</summary>
@@ -47,7 +50,9 @@ public static partial class HttpRoutes
     /// <param name="filter">Asynchronous filter. When its task completes, it has responded, or the request is passed
     /// on. Its token is cancelled when the client disconnects.</param>
     [OverloadResolutionPriority(2)]
-    public static void Use(this IHttpRoutes routes, Func<HttpRequest, HttpResponse, CancellationToken, ValueTask> filter) => ScopeOf(routes).Use(RouteHandler.Of(filter));
+    public static void Use(this IHttpRoutes routes,
+        Func<HttpRequest, HttpResponse, CancellationToken, ValueTask> filter) =>
+        ScopeOf(routes).Use(RouteHandler.Of(filter));
 
     /// <summary>Adds an awaited filter: see <see cref="Use(IHttpRoutes, Action{HttpRequest, HttpResponse})"/>. The
     /// handler runs on the session's thread again.</summary>
@@ -55,13 +60,16 @@ public static partial class HttpRoutes
     /// <param name="filter">Asynchronous filter. When its task completes, it has responded, or the request is passed
     /// on. Its token is cancelled when the client disconnects.</param>
     [OverloadResolutionPriority(1)]
-    public static void Use(this IHttpRoutes routes, Func<HttpRequest, HttpResponse, CancellationToken, Task> filter) => ScopeOf(routes).Use(RouteHandler.Of(filter));
+    public static void Use(this IHttpRoutes routes, Func<HttpRequest, HttpResponse, CancellationToken, Task> filter) =>
+        ScopeOf(routes).Use(RouteHandler.Of(filter));
 
     /// <summary>Not for use: a compiler error for a filter with a result, which would be dropped.</summary>
     /// <param name="routes">A server or a group.</param>
     /// <param name="filter">A filter that returns something.</param>
     [Obsolete(DroppedVerdict, error: true), EditorBrowsable(EditorBrowsableState.Never)]
-    public static void Use<T>(this IHttpRoutes routes, Func<HttpRequest, HttpResponse, T> filter) => throw new NotSupportedException(DroppedVerdict);
+    public static void Use<T>(this IHttpRoutes routes, Func<HttpRequest, HttpResponse, T> filter) =>
+        throw new NotSupportedException(DroppedVerdict);
 
-    private const string DroppedVerdict = "The result of this filter would be dropped. A filter stops a request by answering it (response.Fail(401)), and lets it pass by doing nothing.";
+    private const string DroppedVerdict = "The result of this filter would be dropped. A filter stops a request by "
+        + "answering it (response.Fail(401)), and lets it pass by doing nothing.";
 }

@@ -12,7 +12,8 @@ public static partial class HttpRoutes
     /// <param name="options">Limits and settings; null for the defaults.</param>
     /// <param name="visitors">Handler on the loop for GET and HEAD requests that ask for no WebSocket, for instance
     /// with a page; null for 426.</param>
-    public static void WebSocket(this IHttpRoutes routes, string pattern, Func<WebSocketSession> session, WebSocketOptions? options = null, Action<HttpRequest, HttpResponse>? visitors = null)
+    public static void WebSocket(this IHttpRoutes routes, string pattern, Func<WebSocketSession> session,
+        WebSocketOptions? options = null, Action<HttpRequest, HttpResponse>? visitors = null)
     {
         ArgumentNullException.ThrowIfNull(session);
         routes.WebSocket(pattern, _ => session(), options, visitors);
@@ -26,12 +27,15 @@ public static partial class HttpRoutes
     /// <param name="options">Limits and settings; null for the defaults.</param>
     /// <param name="visitors">Handler on the loop for GET and HEAD requests that ask for no WebSocket, for instance
     /// with a page; null for 426.</param>
-    public static void WebSocket(this IHttpRoutes routes, string pattern, Func<HttpRequest, WebSocketSession?> session, WebSocketOptions? options = null, Action<HttpRequest, HttpResponse>? visitors = null)
+    public static void WebSocket(this IHttpRoutes routes, string pattern, Func<HttpRequest, WebSocketSession?> session,
+        WebSocketOptions? options = null, Action<HttpRequest, HttpResponse>? visitors = null)
     {
         ArgumentNullException.ThrowIfNull(session);
         options ??= new WebSocketOptions();
         options.Check();
-        if (options.Fields.Count > 0) throw new ArgumentException($"{nameof(WebSocketOptions)}.{nameof(WebSocketOptions.Fields)} is for clients: a route answers with the fields of the handshake.", nameof(options));
+        if (options.Fields.Count > 0)
+            throw new ArgumentException($"{nameof(WebSocketOptions)}.{nameof(WebSocketOptions.Fields)} is for clients: "
+                + $"a route answers with the fields of the handshake.", nameof(options));
         if (visitors is not null) RouteHandler.RefuseAsyncVoid(visitors, nameof(visitors));
         routes.Get(pattern, new WebSocketRoute(session, options, visitors).Answer);
     }
@@ -46,7 +50,8 @@ public static partial class HttpRoutes
     /// <param name="handler">Handler of one connection. Its token is cancelled when the server stops, and when the
     /// connection has ended.</param>
     /// <param name="options">Limits and settings; null for the defaults.</param>
-    public static void WebSocket(this IHttpRoutes routes, string pattern, Func<WebSocketSession, CancellationToken, Task> handler, WebSocketOptions? options = null)
+    public static void WebSocket(this IHttpRoutes routes, string pattern,
+        Func<WebSocketSession, CancellationToken, Task> handler, WebSocketOptions? options = null)
     {
         ArgumentNullException.ThrowIfNull(handler);
         routes.WebSocket(pattern, _ => new WebSocketSession(handler), options);

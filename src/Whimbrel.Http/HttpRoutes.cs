@@ -19,213 +19,259 @@ public static partial class HttpRoutes
     /// <param name="routes">A server or a group.</param>
     /// <param name="pattern">See <see cref="HttpServer"/>.</param>
     /// <param name="handler">Handler; responds before it returns. Must not block.</param>
-    public static void Get(this IHttpRoutes routes, string pattern, Action<HttpRequest, HttpResponse> handler) => Add(routes, HttpVerb.Get, pattern, RouteHandler.Of(handler));
+    public static void Get(this IHttpRoutes routes, string pattern, Action<HttpRequest, HttpResponse> handler) =>
+        Add(routes, HttpVerb.Get, pattern, RouteHandler.Of(handler));
 
     /// <summary>Adds an awaited handler for GET and HEAD.</summary>
     /// <param name="routes">A server or a group.</param>
     /// <param name="pattern">See <see cref="HttpServer"/>.</param>
     /// <param name="handler">Async handler; its end completes the response.</param>
     [OverloadResolutionPriority(2)]
-    public static void Get(this IHttpRoutes routes, string pattern, Func<HttpRequest, HttpResponse, ValueTask> handler) => Add(routes, HttpVerb.Get, pattern, RouteHandler.Of(handler));
+    public static void Get(this IHttpRoutes routes, string pattern,
+        Func<HttpRequest, HttpResponse, ValueTask> handler) =>
+        Add(routes, HttpVerb.Get, pattern, RouteHandler.Of(handler));
 
     /// <summary>Adds an awaited handler for GET and HEAD.</summary>
     /// <param name="routes">A server or a group.</param>
     /// <param name="pattern">See <see cref="HttpServer"/>.</param>
     /// <param name="handler">Async handler; its end completes the response.</param>
     [OverloadResolutionPriority(1)]
-    public static void Get(this IHttpRoutes routes, string pattern, Func<HttpRequest, HttpResponse, Task> handler) => Add(routes, HttpVerb.Get, pattern, RouteHandler.Of(handler));
+    public static void Get(this IHttpRoutes routes, string pattern, Func<HttpRequest, HttpResponse, Task> handler) =>
+        Add(routes, HttpVerb.Get, pattern, RouteHandler.Of(handler));
 
     /// <summary>Adds an awaited handler for GET and HEAD.</summary>
     /// <param name="routes">A server or a group.</param>
     /// <param name="pattern">See <see cref="HttpServer"/>.</param>
     /// <param name="handler">Async handler; its end completes the response. A disconnect cancels its token.</param>
     [OverloadResolutionPriority(2)]
-    public static void Get(this IHttpRoutes routes, string pattern, Func<HttpRequest, HttpResponse, CancellationToken, ValueTask> handler) => Add(routes, HttpVerb.Get, pattern, RouteHandler.Of(handler));
+    public static void Get(this IHttpRoutes routes, string pattern,
+        Func<HttpRequest, HttpResponse, CancellationToken, ValueTask> handler) =>
+        Add(routes, HttpVerb.Get, pattern, RouteHandler.Of(handler));
 
     /// <summary>Adds an awaited handler for GET and HEAD.</summary>
     /// <param name="routes">A server or a group.</param>
     /// <param name="pattern">See <see cref="HttpServer"/>.</param>
     /// <param name="handler">Async handler; its end completes the response. A disconnect cancels its token.</param>
     [OverloadResolutionPriority(1)]
-    public static void Get(this IHttpRoutes routes, string pattern, Func<HttpRequest, HttpResponse, CancellationToken, Task> handler) => Add(routes, HttpVerb.Get, pattern, RouteHandler.Of(handler));
+    public static void Get(this IHttpRoutes routes, string pattern,
+        Func<HttpRequest, HttpResponse, CancellationToken, Task> handler) =>
+        Add(routes, HttpVerb.Get, pattern, RouteHandler.Of(handler));
 
     /// <summary>Not for use: a compiler error for a handler with a result, which would be dropped.</summary>
     /// <param name="routes">A server or a group.</param>
     /// <param name="pattern">A pattern.</param>
     /// <param name="handler">A handler that returns something.</param>
     [Obsolete(RouteHandler.DroppedResult, error: true), EditorBrowsable(EditorBrowsableState.Never)]
-    public static void Get<T>(this IHttpRoutes routes, string pattern, Func<HttpRequest, HttpResponse, T> handler) => throw new NotSupportedException(RouteHandler.DroppedResult);
+    public static void Get<T>(this IHttpRoutes routes, string pattern, Func<HttpRequest, HttpResponse, T> handler) =>
+        throw new NotSupportedException(RouteHandler.DroppedResult);
 
     /// <summary>Adds a handler on the loop for POST.</summary>
     /// <param name="routes">A server or a group.</param>
     /// <param name="pattern">See <see cref="HttpServer"/>.</param>
     /// <param name="handler">Handler; responds before it returns. Must not block.</param>
-    public static void Post(this IHttpRoutes routes, string pattern, Action<HttpRequest, HttpResponse> handler) => Add(routes, HttpVerb.Post, pattern, RouteHandler.Of(handler));
+    public static void Post(this IHttpRoutes routes, string pattern, Action<HttpRequest, HttpResponse> handler) =>
+        Add(routes, HttpVerb.Post, pattern, RouteHandler.Of(handler));
 
     /// <summary>Adds an awaited handler for POST.</summary>
     /// <param name="routes">A server or a group.</param>
     /// <param name="pattern">See <see cref="HttpServer"/>.</param>
     /// <param name="handler">Async handler; its end completes the response.</param>
     [OverloadResolutionPriority(2)]
-    public static void Post(this IHttpRoutes routes, string pattern, Func<HttpRequest, HttpResponse, ValueTask> handler) => Add(routes, HttpVerb.Post, pattern, RouteHandler.Of(handler));
+    public static void Post(this IHttpRoutes routes, string pattern,
+        Func<HttpRequest, HttpResponse, ValueTask> handler) =>
+        Add(routes, HttpVerb.Post, pattern, RouteHandler.Of(handler));
 
     /// <summary>Adds an awaited handler for POST.</summary>
     /// <param name="routes">A server or a group.</param>
     /// <param name="pattern">See <see cref="HttpServer"/>.</param>
     /// <param name="handler">Async handler; its end completes the response.</param>
     [OverloadResolutionPriority(1)]
-    public static void Post(this IHttpRoutes routes, string pattern, Func<HttpRequest, HttpResponse, Task> handler) => Add(routes, HttpVerb.Post, pattern, RouteHandler.Of(handler));
+    public static void Post(this IHttpRoutes routes, string pattern, Func<HttpRequest, HttpResponse, Task> handler) =>
+        Add(routes, HttpVerb.Post, pattern, RouteHandler.Of(handler));
 
     /// <summary>Adds an awaited handler for POST.</summary>
     /// <param name="routes">A server or a group.</param>
     /// <param name="pattern">See <see cref="HttpServer"/>.</param>
     /// <param name="handler">Async handler; its end completes the response. A disconnect cancels its token.</param>
     [OverloadResolutionPriority(2)]
-    public static void Post(this IHttpRoutes routes, string pattern, Func<HttpRequest, HttpResponse, CancellationToken, ValueTask> handler) => Add(routes, HttpVerb.Post, pattern, RouteHandler.Of(handler));
+    public static void Post(this IHttpRoutes routes, string pattern,
+        Func<HttpRequest, HttpResponse, CancellationToken, ValueTask> handler) =>
+        Add(routes, HttpVerb.Post, pattern, RouteHandler.Of(handler));
 
     /// <summary>Adds an awaited handler for POST.</summary>
     /// <param name="routes">A server or a group.</param>
     /// <param name="pattern">See <see cref="HttpServer"/>.</param>
     /// <param name="handler">Async handler; its end completes the response. A disconnect cancels its token.</param>
     [OverloadResolutionPriority(1)]
-    public static void Post(this IHttpRoutes routes, string pattern, Func<HttpRequest, HttpResponse, CancellationToken, Task> handler) => Add(routes, HttpVerb.Post, pattern, RouteHandler.Of(handler));
+    public static void Post(this IHttpRoutes routes, string pattern,
+        Func<HttpRequest, HttpResponse, CancellationToken, Task> handler) =>
+        Add(routes, HttpVerb.Post, pattern, RouteHandler.Of(handler));
 
     /// <summary>Not for use: a compiler error for a handler with a result, which would be dropped.</summary>
     /// <param name="routes">A server or a group.</param>
     /// <param name="pattern">A pattern.</param>
     /// <param name="handler">A handler that returns something.</param>
     [Obsolete(RouteHandler.DroppedResult, error: true), EditorBrowsable(EditorBrowsableState.Never)]
-    public static void Post<T>(this IHttpRoutes routes, string pattern, Func<HttpRequest, HttpResponse, T> handler) => throw new NotSupportedException(RouteHandler.DroppedResult);
+    public static void Post<T>(this IHttpRoutes routes, string pattern, Func<HttpRequest, HttpResponse, T> handler) =>
+        throw new NotSupportedException(RouteHandler.DroppedResult);
 
     /// <summary>Adds a handler on the loop for PUT.</summary>
     /// <param name="routes">A server or a group.</param>
     /// <param name="pattern">See <see cref="HttpServer"/>.</param>
     /// <param name="handler">Handler; responds before it returns. Must not block.</param>
-    public static void Put(this IHttpRoutes routes, string pattern, Action<HttpRequest, HttpResponse> handler) => Add(routes, HttpVerb.Put, pattern, RouteHandler.Of(handler));
+    public static void Put(this IHttpRoutes routes, string pattern, Action<HttpRequest, HttpResponse> handler) =>
+        Add(routes, HttpVerb.Put, pattern, RouteHandler.Of(handler));
 
     /// <summary>Adds an awaited handler for PUT.</summary>
     /// <param name="routes">A server or a group.</param>
     /// <param name="pattern">See <see cref="HttpServer"/>.</param>
     /// <param name="handler">Async handler; its end completes the response.</param>
     [OverloadResolutionPriority(2)]
-    public static void Put(this IHttpRoutes routes, string pattern, Func<HttpRequest, HttpResponse, ValueTask> handler) => Add(routes, HttpVerb.Put, pattern, RouteHandler.Of(handler));
+    public static void Put(this IHttpRoutes routes, string pattern,
+        Func<HttpRequest, HttpResponse, ValueTask> handler) =>
+        Add(routes, HttpVerb.Put, pattern, RouteHandler.Of(handler));
 
     /// <summary>Adds an awaited handler for PUT.</summary>
     /// <param name="routes">A server or a group.</param>
     /// <param name="pattern">See <see cref="HttpServer"/>.</param>
     /// <param name="handler">Async handler; its end completes the response.</param>
     [OverloadResolutionPriority(1)]
-    public static void Put(this IHttpRoutes routes, string pattern, Func<HttpRequest, HttpResponse, Task> handler) => Add(routes, HttpVerb.Put, pattern, RouteHandler.Of(handler));
+    public static void Put(this IHttpRoutes routes, string pattern, Func<HttpRequest, HttpResponse, Task> handler) =>
+        Add(routes, HttpVerb.Put, pattern, RouteHandler.Of(handler));
 
     /// <summary>Adds an awaited handler for PUT.</summary>
     /// <param name="routes">A server or a group.</param>
     /// <param name="pattern">See <see cref="HttpServer"/>.</param>
     /// <param name="handler">Async handler; its end completes the response. A disconnect cancels its token.</param>
     [OverloadResolutionPriority(2)]
-    public static void Put(this IHttpRoutes routes, string pattern, Func<HttpRequest, HttpResponse, CancellationToken, ValueTask> handler) => Add(routes, HttpVerb.Put, pattern, RouteHandler.Of(handler));
+    public static void Put(this IHttpRoutes routes, string pattern,
+        Func<HttpRequest, HttpResponse, CancellationToken, ValueTask> handler) =>
+        Add(routes, HttpVerb.Put, pattern, RouteHandler.Of(handler));
 
     /// <summary>Adds an awaited handler for PUT.</summary>
     /// <param name="routes">A server or a group.</param>
     /// <param name="pattern">See <see cref="HttpServer"/>.</param>
     /// <param name="handler">Async handler; its end completes the response. A disconnect cancels its token.</param>
     [OverloadResolutionPriority(1)]
-    public static void Put(this IHttpRoutes routes, string pattern, Func<HttpRequest, HttpResponse, CancellationToken, Task> handler) => Add(routes, HttpVerb.Put, pattern, RouteHandler.Of(handler));
+    public static void Put(this IHttpRoutes routes, string pattern,
+        Func<HttpRequest, HttpResponse, CancellationToken, Task> handler) =>
+        Add(routes, HttpVerb.Put, pattern, RouteHandler.Of(handler));
 
     /// <summary>Not for use: a compiler error for a handler with a result, which would be dropped.</summary>
     /// <param name="routes">A server or a group.</param>
     /// <param name="pattern">A pattern.</param>
     /// <param name="handler">A handler that returns something.</param>
     [Obsolete(RouteHandler.DroppedResult, error: true), EditorBrowsable(EditorBrowsableState.Never)]
-    public static void Put<T>(this IHttpRoutes routes, string pattern, Func<HttpRequest, HttpResponse, T> handler) => throw new NotSupportedException(RouteHandler.DroppedResult);
+    public static void Put<T>(this IHttpRoutes routes, string pattern, Func<HttpRequest, HttpResponse, T> handler) =>
+        throw new NotSupportedException(RouteHandler.DroppedResult);
 
     /// <summary>Adds a handler on the loop for DELETE.</summary>
     /// <param name="routes">A server or a group.</param>
     /// <param name="pattern">See <see cref="HttpServer"/>.</param>
     /// <param name="handler">Handler; responds before it returns. Must not block.</param>
-    public static void Delete(this IHttpRoutes routes, string pattern, Action<HttpRequest, HttpResponse> handler) => Add(routes, HttpVerb.Delete, pattern, RouteHandler.Of(handler));
+    public static void Delete(this IHttpRoutes routes, string pattern, Action<HttpRequest, HttpResponse> handler) =>
+        Add(routes, HttpVerb.Delete, pattern, RouteHandler.Of(handler));
 
     /// <summary>Adds an awaited handler for DELETE.</summary>
     /// <param name="routes">A server or a group.</param>
     /// <param name="pattern">See <see cref="HttpServer"/>.</param>
     /// <param name="handler">Async handler; its end completes the response.</param>
     [OverloadResolutionPriority(2)]
-    public static void Delete(this IHttpRoutes routes, string pattern, Func<HttpRequest, HttpResponse, ValueTask> handler) => Add(routes, HttpVerb.Delete, pattern, RouteHandler.Of(handler));
+    public static void Delete(this IHttpRoutes routes, string pattern,
+        Func<HttpRequest, HttpResponse, ValueTask> handler) =>
+        Add(routes, HttpVerb.Delete, pattern, RouteHandler.Of(handler));
 
     /// <summary>Adds an awaited handler for DELETE.</summary>
     /// <param name="routes">A server or a group.</param>
     /// <param name="pattern">See <see cref="HttpServer"/>.</param>
     /// <param name="handler">Async handler; its end completes the response.</param>
     [OverloadResolutionPriority(1)]
-    public static void Delete(this IHttpRoutes routes, string pattern, Func<HttpRequest, HttpResponse, Task> handler) => Add(routes, HttpVerb.Delete, pattern, RouteHandler.Of(handler));
+    public static void Delete(this IHttpRoutes routes, string pattern, Func<HttpRequest, HttpResponse, Task> handler) =>
+        Add(routes, HttpVerb.Delete, pattern, RouteHandler.Of(handler));
 
     /// <summary>Adds an awaited handler for DELETE.</summary>
     /// <param name="routes">A server or a group.</param>
     /// <param name="pattern">See <see cref="HttpServer"/>.</param>
     /// <param name="handler">Async handler; its end completes the response. A disconnect cancels its token.</param>
     [OverloadResolutionPriority(2)]
-    public static void Delete(this IHttpRoutes routes, string pattern, Func<HttpRequest, HttpResponse, CancellationToken, ValueTask> handler) => Add(routes, HttpVerb.Delete, pattern, RouteHandler.Of(handler));
+    public static void Delete(this IHttpRoutes routes, string pattern,
+        Func<HttpRequest, HttpResponse, CancellationToken, ValueTask> handler) =>
+        Add(routes, HttpVerb.Delete, pattern, RouteHandler.Of(handler));
 
     /// <summary>Adds an awaited handler for DELETE.</summary>
     /// <param name="routes">A server or a group.</param>
     /// <param name="pattern">See <see cref="HttpServer"/>.</param>
     /// <param name="handler">Async handler; its end completes the response. A disconnect cancels its token.</param>
     [OverloadResolutionPriority(1)]
-    public static void Delete(this IHttpRoutes routes, string pattern, Func<HttpRequest, HttpResponse, CancellationToken, Task> handler) => Add(routes, HttpVerb.Delete, pattern, RouteHandler.Of(handler));
+    public static void Delete(this IHttpRoutes routes, string pattern,
+        Func<HttpRequest, HttpResponse, CancellationToken, Task> handler) =>
+        Add(routes, HttpVerb.Delete, pattern, RouteHandler.Of(handler));
 
     /// <summary>Not for use: a compiler error for a handler with a result, which would be dropped.</summary>
     /// <param name="routes">A server or a group.</param>
     /// <param name="pattern">A pattern.</param>
     /// <param name="handler">A handler that returns something.</param>
     [Obsolete(RouteHandler.DroppedResult, error: true), EditorBrowsable(EditorBrowsableState.Never)]
-    public static void Delete<T>(this IHttpRoutes routes, string pattern, Func<HttpRequest, HttpResponse, T> handler) => throw new NotSupportedException(RouteHandler.DroppedResult);
+    public static void Delete<T>(this IHttpRoutes routes, string pattern, Func<HttpRequest, HttpResponse, T> handler) =>
+        throw new NotSupportedException(RouteHandler.DroppedResult);
 
     /// <summary>Adds a handler on the loop for PATCH.</summary>
     /// <param name="routes">A server or a group.</param>
     /// <param name="pattern">See <see cref="HttpServer"/>.</param>
     /// <param name="handler">Handler; responds before it returns. Must not block.</param>
-    public static void Patch(this IHttpRoutes routes, string pattern, Action<HttpRequest, HttpResponse> handler) => Add(routes, HttpVerb.Patch, pattern, RouteHandler.Of(handler));
+    public static void Patch(this IHttpRoutes routes, string pattern, Action<HttpRequest, HttpResponse> handler) =>
+        Add(routes, HttpVerb.Patch, pattern, RouteHandler.Of(handler));
 
     /// <summary>Adds an awaited handler for PATCH.</summary>
     /// <param name="routes">A server or a group.</param>
     /// <param name="pattern">See <see cref="HttpServer"/>.</param>
     /// <param name="handler">Async handler; its end completes the response.</param>
     [OverloadResolutionPriority(2)]
-    public static void Patch(this IHttpRoutes routes, string pattern, Func<HttpRequest, HttpResponse, ValueTask> handler) => Add(routes, HttpVerb.Patch, pattern, RouteHandler.Of(handler));
+    public static void Patch(this IHttpRoutes routes, string pattern,
+        Func<HttpRequest, HttpResponse, ValueTask> handler) =>
+        Add(routes, HttpVerb.Patch, pattern, RouteHandler.Of(handler));
 
     /// <summary>Adds an awaited handler for PATCH.</summary>
     /// <param name="routes">A server or a group.</param>
     /// <param name="pattern">See <see cref="HttpServer"/>.</param>
     /// <param name="handler">Async handler; its end completes the response.</param>
     [OverloadResolutionPriority(1)]
-    public static void Patch(this IHttpRoutes routes, string pattern, Func<HttpRequest, HttpResponse, Task> handler) => Add(routes, HttpVerb.Patch, pattern, RouteHandler.Of(handler));
+    public static void Patch(this IHttpRoutes routes, string pattern, Func<HttpRequest, HttpResponse, Task> handler) =>
+        Add(routes, HttpVerb.Patch, pattern, RouteHandler.Of(handler));
 
     /// <summary>Adds an awaited handler for PATCH.</summary>
     /// <param name="routes">A server or a group.</param>
     /// <param name="pattern">See <see cref="HttpServer"/>.</param>
     /// <param name="handler">Async handler; its end completes the response. A disconnect cancels its token.</param>
     [OverloadResolutionPriority(2)]
-    public static void Patch(this IHttpRoutes routes, string pattern, Func<HttpRequest, HttpResponse, CancellationToken, ValueTask> handler) => Add(routes, HttpVerb.Patch, pattern, RouteHandler.Of(handler));
+    public static void Patch(this IHttpRoutes routes, string pattern,
+        Func<HttpRequest, HttpResponse, CancellationToken, ValueTask> handler) =>
+        Add(routes, HttpVerb.Patch, pattern, RouteHandler.Of(handler));
 
     /// <summary>Adds an awaited handler for PATCH.</summary>
     /// <param name="routes">A server or a group.</param>
     /// <param name="pattern">See <see cref="HttpServer"/>.</param>
     /// <param name="handler">Async handler; its end completes the response. A disconnect cancels its token.</param>
     [OverloadResolutionPriority(1)]
-    public static void Patch(this IHttpRoutes routes, string pattern, Func<HttpRequest, HttpResponse, CancellationToken, Task> handler) => Add(routes, HttpVerb.Patch, pattern, RouteHandler.Of(handler));
+    public static void Patch(this IHttpRoutes routes, string pattern,
+        Func<HttpRequest, HttpResponse, CancellationToken, Task> handler) =>
+        Add(routes, HttpVerb.Patch, pattern, RouteHandler.Of(handler));
 
     /// <summary>Not for use: a compiler error for a handler with a result, which would be dropped.</summary>
     /// <param name="routes">A server or a group.</param>
     /// <param name="pattern">A pattern.</param>
     /// <param name="handler">A handler that returns something.</param>
     [Obsolete(RouteHandler.DroppedResult, error: true), EditorBrowsable(EditorBrowsableState.Never)]
-    public static void Patch<T>(this IHttpRoutes routes, string pattern, Func<HttpRequest, HttpResponse, T> handler) => throw new NotSupportedException(RouteHandler.DroppedResult);
+    public static void Patch<T>(this IHttpRoutes routes, string pattern, Func<HttpRequest, HttpResponse, T> handler) =>
+        throw new NotSupportedException(RouteHandler.DroppedResult);
 
     /// <summary>Adds a handler on the loop for a method of <see cref="HttpVerb"/>.</summary>
     /// <param name="routes">A server or a group.</param>
     /// <param name="verb">Method. TRACE only with <see cref="HttpOptions.AllowTrace"/>; CONNECT never.</param>
     /// <param name="pattern">See <see cref="HttpServer"/>.</param>
     /// <param name="handler">Handler; responds before it returns. Must not block.</param>
-    public static void Map(this IHttpRoutes routes, HttpVerb verb, string pattern, Action<HttpRequest, HttpResponse> handler) => Add(routes, verb, pattern, RouteHandler.Of(handler));
+    public static void Map(this IHttpRoutes routes, HttpVerb verb, string pattern,
+        Action<HttpRequest, HttpResponse> handler) => Add(routes, verb, pattern, RouteHandler.Of(handler));
 
     /// <summary>Adds an awaited handler for a method of <see cref="HttpVerb"/>.</summary>
     /// <param name="routes">A server or a group.</param>
@@ -233,7 +279,8 @@ public static partial class HttpRoutes
     /// <param name="pattern">See <see cref="HttpServer"/>.</param>
     /// <param name="handler">Async handler; its end completes the response.</param>
     [OverloadResolutionPriority(2)]
-    public static void Map(this IHttpRoutes routes, HttpVerb verb, string pattern, Func<HttpRequest, HttpResponse, ValueTask> handler) => Add(routes, verb, pattern, RouteHandler.Of(handler));
+    public static void Map(this IHttpRoutes routes, HttpVerb verb, string pattern,
+        Func<HttpRequest, HttpResponse, ValueTask> handler) => Add(routes, verb, pattern, RouteHandler.Of(handler));
 
     /// <summary>Adds an awaited handler for a method of <see cref="HttpVerb"/>.</summary>
     /// <param name="routes">A server or a group.</param>
@@ -241,7 +288,8 @@ public static partial class HttpRoutes
     /// <param name="pattern">See <see cref="HttpServer"/>.</param>
     /// <param name="handler">Async handler; its end completes the response.</param>
     [OverloadResolutionPriority(1)]
-    public static void Map(this IHttpRoutes routes, HttpVerb verb, string pattern, Func<HttpRequest, HttpResponse, Task> handler) => Add(routes, verb, pattern, RouteHandler.Of(handler));
+    public static void Map(this IHttpRoutes routes, HttpVerb verb, string pattern,
+        Func<HttpRequest, HttpResponse, Task> handler) => Add(routes, verb, pattern, RouteHandler.Of(handler));
 
     /// <summary>Adds an awaited handler for a method of <see cref="HttpVerb"/>.</summary>
     /// <param name="routes">A server or a group.</param>
@@ -249,7 +297,9 @@ public static partial class HttpRoutes
     /// <param name="pattern">See <see cref="HttpServer"/>.</param>
     /// <param name="handler">Async handler; its end completes the response. A disconnect cancels its token.</param>
     [OverloadResolutionPriority(2)]
-    public static void Map(this IHttpRoutes routes, HttpVerb verb, string pattern, Func<HttpRequest, HttpResponse, CancellationToken, ValueTask> handler) => Add(routes, verb, pattern, RouteHandler.Of(handler));
+    public static void Map(this IHttpRoutes routes, HttpVerb verb, string pattern,
+        Func<HttpRequest, HttpResponse, CancellationToken, ValueTask> handler) =>
+        Add(routes, verb, pattern, RouteHandler.Of(handler));
 
     /// <summary>Adds an awaited handler for a method of <see cref="HttpVerb"/>.</summary>
     /// <param name="routes">A server or a group.</param>
@@ -257,7 +307,9 @@ public static partial class HttpRoutes
     /// <param name="pattern">See <see cref="HttpServer"/>.</param>
     /// <param name="handler">Async handler; its end completes the response. A disconnect cancels its token.</param>
     [OverloadResolutionPriority(1)]
-    public static void Map(this IHttpRoutes routes, HttpVerb verb, string pattern, Func<HttpRequest, HttpResponse, CancellationToken, Task> handler) => Add(routes, verb, pattern, RouteHandler.Of(handler));
+    public static void Map(this IHttpRoutes routes, HttpVerb verb, string pattern,
+        Func<HttpRequest, HttpResponse, CancellationToken, Task> handler) =>
+        Add(routes, verb, pattern, RouteHandler.Of(handler));
 
     /// <summary>Not for use: a compiler error for a handler with a result, which would be dropped.</summary>
     /// <param name="routes">A server or a group.</param>
@@ -265,14 +317,16 @@ public static partial class HttpRoutes
     /// <param name="pattern">A pattern.</param>
     /// <param name="handler">A handler that returns something.</param>
     [Obsolete(RouteHandler.DroppedResult, error: true), EditorBrowsable(EditorBrowsableState.Never)]
-    public static void Map<T>(this IHttpRoutes routes, HttpVerb verb, string pattern, Func<HttpRequest, HttpResponse, T> handler) => throw new NotSupportedException(RouteHandler.DroppedResult);
+    public static void Map<T>(this IHttpRoutes routes, HttpVerb verb, string pattern,
+        Func<HttpRequest, HttpResponse, T> handler) => throw new NotSupportedException(RouteHandler.DroppedResult);
 
     /// <summary>Adds a handler on the loop for any method.</summary>
     /// <param name="routes">A server or a group.</param>
     /// <param name="method">Case-sensitive token: <c>"PURGE"</c>. Up to 54 besides <see cref="HttpVerb"/>.</param>
     /// <param name="pattern">See <see cref="HttpServer"/>.</param>
     /// <param name="handler">Handler; responds before it returns. Must not block.</param>
-    public static void Map(this IHttpRoutes routes, string method, string pattern, Action<HttpRequest, HttpResponse> handler) => Add(routes, method, pattern, RouteHandler.Of(handler));
+    public static void Map(this IHttpRoutes routes, string method, string pattern,
+        Action<HttpRequest, HttpResponse> handler) => Add(routes, method, pattern, RouteHandler.Of(handler));
 
     /// <summary>Adds an awaited handler for any method.</summary>
     /// <param name="routes">A server or a group.</param>
@@ -280,7 +334,8 @@ public static partial class HttpRoutes
     /// <param name="pattern">See <see cref="HttpServer"/>.</param>
     /// <param name="handler">Async handler; its end completes the response.</param>
     [OverloadResolutionPriority(2)]
-    public static void Map(this IHttpRoutes routes, string method, string pattern, Func<HttpRequest, HttpResponse, ValueTask> handler) => Add(routes, method, pattern, RouteHandler.Of(handler));
+    public static void Map(this IHttpRoutes routes, string method, string pattern,
+        Func<HttpRequest, HttpResponse, ValueTask> handler) => Add(routes, method, pattern, RouteHandler.Of(handler));
 
     /// <summary>Adds an awaited handler for any method.</summary>
     /// <param name="routes">A server or a group.</param>
@@ -288,7 +343,8 @@ public static partial class HttpRoutes
     /// <param name="pattern">See <see cref="HttpServer"/>.</param>
     /// <param name="handler">Async handler; its end completes the response.</param>
     [OverloadResolutionPriority(1)]
-    public static void Map(this IHttpRoutes routes, string method, string pattern, Func<HttpRequest, HttpResponse, Task> handler) => Add(routes, method, pattern, RouteHandler.Of(handler));
+    public static void Map(this IHttpRoutes routes, string method, string pattern,
+        Func<HttpRequest, HttpResponse, Task> handler) => Add(routes, method, pattern, RouteHandler.Of(handler));
 
     /// <summary>Adds an awaited handler for any method.</summary>
     /// <param name="routes">A server or a group.</param>
@@ -296,7 +352,9 @@ public static partial class HttpRoutes
     /// <param name="pattern">See <see cref="HttpServer"/>.</param>
     /// <param name="handler">Async handler; its end completes the response. A disconnect cancels its token.</param>
     [OverloadResolutionPriority(2)]
-    public static void Map(this IHttpRoutes routes, string method, string pattern, Func<HttpRequest, HttpResponse, CancellationToken, ValueTask> handler) => Add(routes, method, pattern, RouteHandler.Of(handler));
+    public static void Map(this IHttpRoutes routes, string method, string pattern,
+        Func<HttpRequest, HttpResponse, CancellationToken, ValueTask> handler) =>
+        Add(routes, method, pattern, RouteHandler.Of(handler));
 
     /// <summary>Adds an awaited handler for any method.</summary>
     /// <param name="routes">A server or a group.</param>
@@ -304,7 +362,9 @@ public static partial class HttpRoutes
     /// <param name="pattern">See <see cref="HttpServer"/>.</param>
     /// <param name="handler">Async handler; its end completes the response. A disconnect cancels its token.</param>
     [OverloadResolutionPriority(1)]
-    public static void Map(this IHttpRoutes routes, string method, string pattern, Func<HttpRequest, HttpResponse, CancellationToken, Task> handler) => Add(routes, method, pattern, RouteHandler.Of(handler));
+    public static void Map(this IHttpRoutes routes, string method, string pattern,
+        Func<HttpRequest, HttpResponse, CancellationToken, Task> handler) =>
+        Add(routes, method, pattern, RouteHandler.Of(handler));
 
     /// <summary>Not for use: a compiler error for a handler with a result, which would be dropped.</summary>
     /// <param name="routes">A server or a group.</param>
@@ -312,11 +372,14 @@ public static partial class HttpRoutes
     /// <param name="pattern">A pattern.</param>
     /// <param name="handler">A handler that returns something.</param>
     [Obsolete(RouteHandler.DroppedResult, error: true), EditorBrowsable(EditorBrowsableState.Never)]
-    public static void Map<T>(this IHttpRoutes routes, string method, string pattern, Func<HttpRequest, HttpResponse, T> handler) => throw new NotSupportedException(RouteHandler.DroppedResult);
+    public static void Map<T>(this IHttpRoutes routes, string method, string pattern,
+        Func<HttpRequest, HttpResponse, T> handler) => throw new NotSupportedException(RouteHandler.DroppedResult);
 
-    private static void Add(IHttpRoutes routes, HttpVerb verb, string pattern, RouteHandler handler) => ScopeOf(routes).Add(verb, pattern, handler);
+    private static void Add(IHttpRoutes routes, HttpVerb verb, string pattern, RouteHandler handler) =>
+        ScopeOf(routes).Add(verb, pattern, handler);
 
-    private static void Add(IHttpRoutes routes, string method, string pattern, RouteHandler handler) => ScopeOf(routes).Add(method, pattern, handler);
+    private static void Add(IHttpRoutes routes, string method, string pattern, RouteHandler handler) =>
+        ScopeOf(routes).Add(method, pattern, handler);
 
     private static RouteScope ScopeOf(IHttpRoutes routes)
     {

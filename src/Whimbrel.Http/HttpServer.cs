@@ -30,7 +30,11 @@ public sealed class HttpServer : Server, IHttpRoutes
     /// <param name="tls">Certificate and TLS settings for <c>https://</c>. <c>ApplicationProtocols</c> must contain
     /// <c>http/1.1</c>; if it is empty, <c>http/1.1</c> is used.</param>
     public HttpServer(string address, HttpOptions? options = null, TlsOptions? tls = null)
-        : this(new ServerOptions { Address = address ?? throw new ArgumentNullException(nameof(address)), Tls = tls is { ApplicationProtocols.Count: 0 } ? tls.WithApplicationProtocols(ApplicationProtocol) : tls }, options)
+        : this(new ServerOptions
+        {
+            Address = address ?? throw new ArgumentNullException(nameof(address)),
+            Tls = tls is { ApplicationProtocols.Count: 0 } ? tls.WithApplicationProtocols(ApplicationProtocol) : tls
+        }, options)
     {
     }
 
@@ -38,7 +42,8 @@ public sealed class HttpServer : Server, IHttpRoutes
     /// <param name="server">Addresses, engine, TLS and connection limits.</param>
     /// <param name="options">HTTP limits; null for the defaults.</param>
     public HttpServer(ServerOptions server, HttpOptions? options = null)
-        : this(server, options ??= new HttpOptions(), new RouteTable { ServesTrace = options.AllowTrace, Compression = options.Compression })
+        : this(server, options ??= new HttpOptions(),
+            new RouteTable { ServesTrace = options.AllowTrace, Compression = options.Compression })
     {
     }
 
@@ -61,9 +66,11 @@ public sealed class HttpServer : Server, IHttpRoutes
     /// these hosts only.</param>
     public static HttpServer RedirectToHttps(string address, int port = 443, HttpOptions? options = null)
     {
-        if (port is < 1 or > 65535) throw new ArgumentOutOfRangeException(nameof(port), port, "1 up to 65,535 is possible.");
+        if (port is < 1 or > 65535)
+            throw new ArgumentOutOfRangeException(nameof(port), port, "1 up to 65,535 is possible.");
         HttpServer server = new(address, options);
-        server.Use((request, response) => Redirect(request, response, port)); // tidy: allowed because it is made once; without a route no body is kept
+        // tidy: allowed because it is made once; without a route no body is kept
+        server.Use((request, response) => Redirect(request, response, port));
         return server;
     }
 
@@ -118,13 +125,16 @@ public sealed class HttpServer : Server, IHttpRoutes
     public void OnError(Func<HttpRequest, HttpResponse, Exception, Task> hook)
     {
         ArgumentNullException.ThrowIfNull(hook);
-        _routes.AddErrorHook((request, response, exception) => RouteHandler.Running(hook(request, response, exception))); // tidy: allowed because it is made once
+        _routes.AddErrorHook(
+            // tidy: allowed because it is made once
+            (request, response, exception) => RouteHandler.Running(hook(request, response, exception)));
     }
 
     /// <summary>Not for use: a compiler error for a hook with a result, which would be dropped.</summary>
     /// <param name="hook">A hook that returns something.</param>
     [Obsolete(RouteHandler.DroppedResult, error: true), EditorBrowsable(EditorBrowsableState.Never)]
-    public void OnError<T>(Func<HttpRequest, HttpResponse, Exception, T> hook) => throw new NotSupportedException(RouteHandler.DroppedResult);
+    public void OnError<T>(Func<HttpRequest, HttpResponse, Exception, T> hook) =>
+        throw new NotSupportedException(RouteHandler.DroppedResult);
 
     /// <summary>
     /// Creates a session that serves the routes of this server on a connection handed over by another session
@@ -151,8 +161,11 @@ public sealed class HttpServer : Server, IHttpRoutes
     public static string AddressOf(string address)
     {
         ArgumentNullException.ThrowIfNull(address);
-        if (address.StartsWith("http://", StringComparison.OrdinalIgnoreCase)) return "tcp://" + WithPort(address[7..], 80);
-        return address.StartsWith("https://", StringComparison.OrdinalIgnoreCase) ? "tls://" + WithPort(address[8..], 443) : address;
+        if (address.StartsWith("http://", StringComparison.OrdinalIgnoreCase))
+            return "tcp://" + WithPort(address[7..], 80);
+        return address.StartsWith("https://", StringComparison.OrdinalIgnoreCase)
+            ? "tls://" + WithPort(address[8..], 443)
+            : address;
     }
 
     /// <summary>Returns why an address cannot be used by an HTTP server, and a correct form; null if it can be
@@ -162,7 +175,9 @@ public sealed class HttpServer : Server, IHttpRoutes
     {
         if (NetworkAddress.TryParse(address, out _, out string? mistake)) return null;
         // An address with a scheme of the core gets a message with that scheme.
-        return address?.StartsWith("tcp:", StringComparison.OrdinalIgnoreCase) == true ? mistake : mistake.Replace("tcp://", "http://", StringComparison.Ordinal);
+        return address?.StartsWith("tcp:", StringComparison.OrdinalIgnoreCase) == true
+            ? mistake
+            : mistake.Replace("tcp://", "http://", StringComparison.Ordinal);
     }
 
     private static string WithPort(string authority, int port)
@@ -177,9 +192,15 @@ public sealed class HttpServer : Server, IHttpRoutes
     {
         ArgumentNullException.ThrowIfNull(options);
         // Otherwise the message of the core would name its own scheme, tcp://.
-        if (options.Address is { } address && WrongWith(address) is { } wrong) throw new ArgumentException($"Address: {wrong}", nameof(options));
-        if (options.Tls is { ApplicationProtocols: { Count: > 0 } offered } && !offered.Contains(ApplicationProtocol)) throw new ArgumentException($"TlsOptions.ApplicationProtocols has no {ApplicationProtocol}: no client would get an answer.", nameof(options));
-        return options.Address is { } text && AddressOf(text) is var plain && plain != text ? options.With(plain) : options;
+        if (options.Address is { } address && WrongWith(address) is { } wrong)
+            throw new ArgumentException($"Address: {wrong}", nameof(options));
+        if (options.Tls is { ApplicationProtocols: { Count: > 0 } offered } && !offered.Contains(ApplicationProtocol))
+            throw new ArgumentException(
+                $"TlsOptions.ApplicationProtocols has no {ApplicationProtocol}: no client would get an answer.",
+                nameof(options));
+        return options.Address is { } text && AddressOf(text) is var plain && plain != text
+            ? options.With(plain)
+            : options;
     }
 
     private static void Redirect(HttpRequest request, HttpResponse response, int port)
@@ -194,6 +215,7 @@ public sealed class HttpServer : Server, IHttpRoutes
         }
 
         string query = request.Query.IsEmpty ? "" : $"?{request.Query}";
-        response.Redirect($"https://{Encoding.ASCII.GetString(host)}{(port == 443 ? "" : $":{port}")}{Encoding.ASCII.GetString(request.Path)}{query}", 308);
+        response.Redirect($"https://{Encoding.ASCII.GetString(host)}{(port == 443 ? "" : $":{port}")}"
+            + $"{Encoding.ASCII.GetString(request.Path)}{query}", 308);
     }
 }

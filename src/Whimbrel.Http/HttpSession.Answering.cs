@@ -28,7 +28,9 @@ public partial class HttpSession
         // A large response is sent in pieces, as the peer reads.
         if (exchange.Answer.IsEnding) FinishLater(default);
         // A response completed on another thread is not queued yet: its Advance continues with the next request.
-        return !_isHandlerRunning && _isDoneHere && exchange.Answer.IsDone ? FinishExchange() : exchange.Stream is not null;
+        return !_isHandlerRunning && _isDoneHere && exchange.Answer.IsDone
+            ? FinishExchange()
+            : exchange.Stream is not null;
     }
 
     /// <summary>Step of the session for the current request.</summary>
@@ -356,20 +358,25 @@ public partial class HttpSession
             return;
         }
 
-        bool isPeers = exception is HttpProtocolException || (exception is OperationCanceledException && _stop is { IsCancellationRequested: true }) || (exception is IOException && !IsConnected);
+        bool isPeers = exception is HttpProtocolException
+            || (exception is OperationCanceledException && _stop is { IsCancellationRequested: true })
+            || (exception is IOException && !IsConnected);
         if (isPeers)
         {
-            if (exception is not HttpProtocolException mistake || exchange is null || !TryTakeAnswer(exchange)) AbortAnswer(exception, isPeers);
+            if (exception is not HttpProtocolException mistake || exchange is null || !TryTakeAnswer(exchange))
+                AbortAnswer(exception, isPeers);
             else Answer(mistake.Status, mistake.Message.TrimEnd('.'));
             return;
         }
 
         Count(HttpCount.HandlerErrors);
-        if (exchange is not null && _phase == Phase.Answer && _routes?.ErrorHook is { } hook) RunErrorHook(exchange, hook, exception);
+        if (exchange is not null && _phase == Phase.Answer && _routes?.ErrorHook is { } hook)
+            RunErrorHook(exchange, hook, exception);
         else Fail(exception);
     }
 
-    private void RunErrorHook(ServerExchange exchange, Func<HttpRequest, HttpResponse, Exception, ValueTask> hook, Exception exception)
+    private void RunErrorHook(ServerExchange exchange, Func<HttpRequest, HttpResponse, Exception, ValueTask> hook,
+        Exception exception)
     {
         exchange.Failure = exception;
         exchange.IsBroken = !TryTakeAnswer(exchange);
@@ -406,7 +413,9 @@ public partial class HttpSession
     private void Fail(Exception exception)
     {
         string outcome = OutcomeOf(_exchange);
-        if (_exchange?.Found.Route is { } route) ReportException(exception, $"The handler of {route.Text}", _routes?.ErrorHook is null ? ErrorHookAdvice : "", outcome);
+        if (_exchange?.Found.Route is { } route)
+            ReportException(exception, $"The handler of {route.Text}",
+                _routes?.ErrorHook is null ? ErrorHookAdvice : "", outcome);
         else ReportException(exception, nameof(OnRequest), outcome: outcome);
         if (_exchange is not { } exchange || !TryTakeAnswer(exchange)) AbortAnswer(exception, isPeers: false);
         else Answer(500, "The handler failed", ErrorOf(exception, isPeers: false));
@@ -418,10 +427,13 @@ public partial class HttpSession
     /// </summary>
     private void NoteStopOverdue(ServerExchange exchange)
     {
-        if (exchange.Found.Route is not { } route || Server is not { } server || !_routes!.TryNoteStop(Loop.TimeMs)) return;
+        if (exchange.Found.Route is not { } route || Server is not { } server || !_routes!.TryNoteStop(Loop.TimeMs))
+            return;
         server.Report(new DiagnosticEvent(
             DiagnosticEventKind.StopOverdue,
-            $"The handler of {route.Text} had not ended at the deadline of the server's stop: its connection was reset, without a whole answer. A handler that awaits StopAsync or DisposeAsync of its own server waits for itself: begin the stop without awaiting it (_ = server.StopAsync()), and answer.",
+            $"The handler of {route.Text} had not ended at the deadline of the server's stop: its connection was "
+            + $"reset, without a whole answer. A handler that awaits StopAsync or DisposeAsync of its own server waits "
+            + $"for itself: begin the stop without awaiting it (_ = server.StopAsync()), and answer.",
             "stop-overdue.md"));
     }
 
@@ -432,7 +444,9 @@ public partial class HttpSession
         try
         {
             if (!exchange.Answer.HasBegun) return "The client gets 500.";
-            return exchange.Answer.IsWhole && _phase == Phase.Answer ? "The client gets the answer that was complete before." : ResetOutcome;
+            return exchange.Answer.IsWhole && _phase == Phase.Answer
+                ? "The client gets the answer that was complete before."
+                : ResetOutcome;
         }
         finally
         {
@@ -455,7 +469,8 @@ public partial class HttpSession
     {
         if (_exchange is { } exchange)
         {
-            bool isEntered = exchange.TryEnterWriter(), isWhole = isEntered && exchange.Answer.IsWhole && _phase == Phase.Answer;
+            bool isEntered = exchange.TryEnterWriter(),
+                isWhole = isEntered && exchange.Answer.IsWhole && _phase == Phase.Answer;
             if (!isWhole) NoteAnswer(wentAway: isPeers, ErrorOf(exception, isPeers));
             if (isEntered) exchange.LeaveWriter();
             if (isWhole)
@@ -471,7 +486,8 @@ public partial class HttpSession
     }
 
     /// <summary>Error type for metrics. After a disconnect of the peer a handler may throw any exception.</summary>
-    private string? ErrorOf(Exception exception, bool isPeers) => isPeers && _peerFinished ? nameof(CloseCause.PeerClosed) : exception.GetType().FullName;
+    private string? ErrorOf(Exception exception, bool isPeers) =>
+        isPeers && _peerFinished ? nameof(CloseCause.PeerClosed) : exception.GetType().FullName;
 
     private bool Refuse(HttpRule rule) => Refuse(rule, HttpRules.TextOf(rule));
 
@@ -532,7 +548,9 @@ public partial class HttpSession
     /// <summary>Called before a response is sent: from now on no 100 (Continue) is sent. Any thread.</summary>
     private void WithholdContinue()
     {
-        if (_exchange is not { Head.Reader.ExpectsContinue: true } exchange || Interlocked.CompareExchange(ref exchange.Continuing, Withheld, Unsaid) != Saying) return;
+        if (_exchange is not { Head.Reader.ExpectsContinue: true } exchange
+            || Interlocked.CompareExchange(ref exchange.Continuing, Withheld, Unsaid) != Saying)
+            return;
         SpinWait wait = default;
         while (Volatile.Read(ref exchange.Continuing) == Saying) wait.SpinOnce();
     }
@@ -557,11 +575,14 @@ public partial class HttpSession
     /// <summary>Whether this thread is inside OnRequest.</summary>
     private bool IsInRequest => _requestThread == Environment.CurrentManagedThreadId;
 
-    internal bool IsAskedToSwitch => IsInRequest && _exchange is { Head.Reader: { WantsUpgrade: true, Framing: HttpFraming.None, MinorVersion: 1 } };
+    internal bool IsAskedToSwitch =>
+        IsInRequest && _exchange is { Head.Reader: { WantsUpgrade: true, Framing: HttpFraming.None, MinorVersion: 1 } };
 
     internal void SwitchTo(Session next)
     {
-        if (!IsInRequest) throw new InvalidOperationException("A protocol is switched inside OnRequest, or in a handler on the loop, before it awaits anything.");
+        if (!IsInRequest)
+            throw new InvalidOperationException(
+                "A protocol is switched inside OnRequest, or in a handler on the loop, before it awaits anything.");
         HandOver(next, holdsSends: true);
     }
 

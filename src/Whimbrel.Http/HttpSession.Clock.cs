@@ -43,7 +43,8 @@ public partial class HttpSession
 
     private long BodyDueMs()
     {
-        long owed = Milliseconds(_options.RateGrace) + (_options.MinBytesPerSecond == 0 ? long.MaxValue / 4 : Exchange.Body.Total * 1000 / _options.MinBytesPerSecond);
+        long owed = Milliseconds(_options.RateGrace) + (_options.MinBytesPerSecond == 0
+            ? long.MaxValue / 4 : Exchange.Body.Total * 1000 / _options.MinBytesPerSecond);
         return Exchange.BodySinceMs + Exchange.BodyWaitedMs + Math.Min(owed, Milliseconds(_options.BodyTimeout));
     }
 
@@ -61,7 +62,8 @@ public partial class HttpSession
                 Answer(408, "The head of the request took too long");
                 return;
             case Phase.Head:
-                if (IsAboveHighWaterMark) _quietSinceMs = nowMs; // responses are pending, and sending has its own timeouts
+                // responses are pending, and sending has its own timeouts
+                if (IsAboveHighWaterMark) _quietSinceMs = nowMs;
                 if (!IsDue(_quietSinceMs + Milliseconds(_options.KeepAliveTimeout), nowMs)) return;
                 Count(HttpCount.IdleClosed);
                 End();
@@ -111,7 +113,8 @@ public partial class HttpSession
 
         long graceMs = Milliseconds(_options.RateGrace), elapsedMs = nowMs - slow.SinceMs;
         bool isStuck = nowMs - slow.SentLastMs >= Milliseconds(_options.SendTimeout);
-        bool isSlow = elapsedMs > graceMs && (sent - slow.SentThen) < (elapsedMs - graceMs) * _options.MinBytesPerSecond / 1000;
+        bool isSlow = elapsedMs > graceMs
+            && (sent - slow.SentThen) < (elapsedMs - graceMs) * _options.MinBytesPerSecond / 1000;
         if (!isStuck && !isSlow)
         {
             Watch(nowMs + SendTickMs);

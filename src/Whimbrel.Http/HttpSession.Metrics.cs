@@ -41,8 +41,10 @@ public partial class HttpSession
         try
         {
             if (wasActive) metrics.CountActive(-1, reader.Verb, isSecure);
-            metrics.RequestEnded(span, (reader.Verb, isSecure, reader.MinorVersion), exchange.Found.Route?.Pattern, status, error);
-            if (activity is not null) HttpTraces.RequestEnded(activity, reader.Verb, exchange.Found.Route?.Pattern, status, error);
+            metrics.RequestEnded(span, (reader.Verb, isSecure, reader.MinorVersion), exchange.Found.Route?.Pattern,
+                status, error);
+            if (activity is not null)
+                HttpTraces.RequestEnded(activity, reader.Verb, exchange.Found.Route?.Pattern, status, error);
         }
         catch (Exception e)
         {
@@ -50,5 +52,6 @@ public partial class HttpSession
         }
     }
 
-    private void ListenerThrew(Exception exception) => ReportException(exception, "A listener of the meter or the activities \"Whimbrel\"");
+    private void ListenerThrew(Exception exception) =>
+        ReportException(exception, "A listener of the meter or the activities \"Whimbrel\"");
 }

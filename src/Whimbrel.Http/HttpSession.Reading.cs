@@ -76,7 +76,8 @@ public partial class HttpSession
                 Watch(exchange.HeadSinceMs + Milliseconds(_options.HeadTimeout));
                 return false;
             case HttpReading.Broken:
-                if (_requests == 0 && (rest.StartsWith("PROXY "u8) || rest.StartsWith("\r\n\r\n\0\r\nQUIT\n"u8))) NoteProxyHeader();
+                if (_requests == 0 && (rest.StartsWith("PROXY "u8) || rest.StartsWith("\r\n\r\n\0\r\nQUIT\n"u8)))
+                    NoteProxyHeader();
                 Refuse(head.Reader.Rule);
                 return false;
         }
@@ -92,7 +93,9 @@ public partial class HttpSession
         if (Server is not { } server || !_options.Tally.TryNoteProxy(Loop.TimeMs)) return;
         server.Report(new DiagnosticEvent(
             DiagnosticEventKind.Protocol,
-            $"{RemoteEndPoint} sent a PROXY header in place of a request and got 400, because an HttpServer does not read it. Let a ProxySession (package Whimbrel.Relays) read it and hand over to HttpServer.CreateSession, as docs/guide/proxy-protocol.md shows, or turn the header off in the proxy.",
+            $"{RemoteEndPoint} sent a PROXY header in place of a request and got 400, because an HttpServer "
+            + $"does not read it. Let a ProxySession (package Whimbrel.Relays) read it and hand over to "
+            + $"HttpServer.CreateSession, as docs/guide/proxy-protocol.md shows, or turn the header off in the proxy.",
             "protocol-mismatch.md"));
     }
 
@@ -102,7 +105,8 @@ public partial class HttpSession
         Count(HttpCount.Requests);
         exchange.BeginRequest();
         if (HttpMetrics.Current is { IsServerHeard: true } metrics) BeginTime(metrics, reader.Verb);
-        bool isLastOne = ++_requests >= _options.RequestLimit || Loop.TimeMs - _connectedMs >= Milliseconds(_options.ConnectionLifetime);
+        bool isLastOne = ++_requests >= _options.RequestLimit
+            || Loop.TimeMs - _connectedMs >= Milliseconds(_options.ConnectionLifetime);
         if (isLastOne && !_isLast)
         {
             Count(HttpCount.RequestLimits);
@@ -113,7 +117,8 @@ public partial class HttpSession
         exchange.Continuing = Unsaid;
         exchange.BodySinceMs = Loop.TimeMs;
         exchange.BodyWaitedMs = 0;
-        if (reader.Verb is HttpVerb.Connect or HttpVerb.Trace && !IsAllowed(reader.Verb)) return Refuse(reader.Verb == HttpVerb.Trace ? 405 : 501, "This method is not served here");
+        if (reader.Verb is HttpVerb.Connect or HttpVerb.Trace && !IsAllowed(reader.Verb))
+            return Refuse(reader.Verb == HttpVerb.Trace ? 405 : 501, "This method is not served here");
         if (!_options.Serves(exchange.Head.Bytes[reader.Authority])) return Refuse(421, "This host is not served here");
         if (_routes is not null) exchange.Found = _routes.Find(reader.Verb, exchange);
         HttpBodyMode mode = HttpBodyMode.Skip;
@@ -121,7 +126,8 @@ public partial class HttpSession
 
         long limit = mode == HttpBodyMode.Buffer ? _options.BufferedBodyLimitBytes : _options.BodyLimitBytes;
         exchange.Body = new HttpBodyReader(reader, _options.ReaderLimits with { BodyBytes = limit });
-        if (reader.ContentLength > limit) return Refuse(HttpRule.BodyTooLarge, HttpRules.TextOfTooLarge(mode == HttpBodyMode.Buffer, _options));
+        if (reader.ContentLength > limit)
+            return Refuse(HttpRule.BodyTooLarge, HttpRules.TextOfTooLarge(mode == HttpBodyMode.Buffer, _options));
         if (mode == HttpBodyMode.Stream && exchange.HasBody) exchange.Stream = new HttpBody(this, Loop.TimeMs);
         _saidAll = reader is { IsPersistent: false, Framing: HttpFraming.None } && !hasMore;
         if (mode != HttpBodyMode.Buffer) return Dispatch();
@@ -170,7 +176,9 @@ public partial class HttpSession
                 _saidAll = !Exchange.Head.Reader.IsPersistent && count == rest.Length;
                 return Dispatch();
             case HttpReading.Broken:
-                return body.Rule == HttpRule.BodyTooLarge ? Refuse(body.Rule, HttpRules.TextOfTooLarge(isKept: true, _options)) : Refuse(body.Rule);
+                return body.Rule == HttpRule.BodyTooLarge
+                    ? Refuse(body.Rule, HttpRules.TextOfTooLarge(isKept: true, _options))
+                    : Refuse(body.Rule);
             default:
                 WatchBody();
                 return false;
@@ -187,7 +195,9 @@ public partial class HttpSession
         while (stream.TryRoom(out Span<byte> room))
         {
             HttpReading reading = body.Read(rest[taken..], out int count, room.Length);
-            ReadOnlySpan<byte> piece = reading is HttpReading.Data or HttpReading.Done ? rest[taken..].Slice(body.Start, body.Length) : default;
+            ReadOnlySpan<byte> piece = reading is HttpReading.Data or HttpReading.Done
+                ? rest[taken..].Slice(body.Start, body.Length)
+                : default;
             taken += count;
             switch (reading)
             {
@@ -220,7 +230,9 @@ public partial class HttpSession
 
     private void BreakBody(HttpBody stream, HttpRule rule)
     {
-        HttpProtocolException error = rule == HttpRule.BodyTooLarge ? new(413, $"{HttpRules.TextOfTooLarge(isKept: false, _options)}.") : new(rule);
+        HttpProtocolException error = rule == HttpRule.BodyTooLarge
+            ? new(413, $"{HttpRules.TextOfTooLarge(isKept: false, _options)}.")
+            : new(rule);
         ReportProtocolError(error);
         FailBody(stream, error);
     }

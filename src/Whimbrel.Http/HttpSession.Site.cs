@@ -32,8 +32,11 @@ public partial class HttpSession
         if (IsTimed) TellTime(wentAway && !answer.HasBegun ? 0 : answer.Status, error);
         if (_options.Log is not { } log) return;
         int status = wentAway && !answer.HasBegun ? ClientWentAway : answer.Status;
-        log.Add(_peerText ??= PeerText(RemoteEndPoint), exchange.HasRequest ? exchange.Request : null, status, answer.BodyBytes);
+        log.Add(_peerText ??= PeerText(RemoteEndPoint), exchange.HasRequest ? exchange.Request : null, status,
+            answer.BodyBytes);
     }
 
-    private static byte[] PeerText(EndPoint? peer) => peer is IPEndPoint { Address: { } address } ? Encoding.ASCII.GetBytes((address.IsIPv4MappedToIPv6 ? address.MapToIPv4() : address).ToString()) : "unix:"u8.ToArray();
+    private static byte[] PeerText(EndPoint? peer) => peer is IPEndPoint { Address: { } address }
+        ? Encoding.ASCII.GetBytes((address.IsIPv4MappedToIPv6 ? address.MapToIPv4() : address).ToString())
+        : "unix:"u8.ToArray();
 }

@@ -27,7 +27,8 @@ namespace Whimbrel.Http;
 /// <c>HttpSession.Reading.cs</c> reads requests, <c>HttpSession.Answering.cs</c> runs handlers,
 /// <c>HttpSession.Clock.cs</c> enforces timeouts, <c>HttpSession.Metrics.cs</c> records metrics.
 /// </remarks>
-[System.Diagnostics.CodeAnalysis.SuppressMessage("Design", "CA1001", Justification = "A token source without a timer or a wait handle owns nothing to give back, and a handler may look at its token after the end.")]
+[System.Diagnostics.CodeAnalysis.SuppressMessage("Design", "CA1001", Justification = "A token source without a timer "
+    + "or a wait handle owns nothing to give back, and a handler may look at its token after the end.")]
 public partial class HttpSession : Session
 {
     private static readonly HttpOptions s_defaults = new();
@@ -83,7 +84,10 @@ public partial class HttpSession : Session
     {
         get
         {
-            if (!IsInRequest) throw new InvalidOperationException("Response and Respond are for use inside of OnRequest: later they could answer another request. To answer later, keep the response there: HttpResponse response = Response;");
+            if (!IsInRequest)
+                throw new InvalidOperationException(
+                    "Response and Respond are for use inside of OnRequest: later they could answer another request. To "
+                    + "answer later, keep the response there: HttpResponse response = Response;");
             _response = Exchange.Response;
             return ref _response;
         }
@@ -113,7 +117,8 @@ public partial class HttpSession : Session
     /// No response can be given here.
     /// </summary>
     /// <param name="request">The request, without its body.</param>
-    protected virtual HttpBodyMode OnHead(HttpRequest request) => _routes is null ? HttpBodyMode.Buffer : Exchange.Found.Mode;
+    protected virtual HttpBodyMode OnHead(HttpRequest request) =>
+        _routes is null ? HttpBodyMode.Buffer : Exchange.Found.Mode;
 
     /// <summary>
     /// Called with a request. Respond here, or later on any thread. The session's thread; must not block on the loop.
@@ -142,7 +147,8 @@ public partial class HttpSession : Session
 
     /// <inheritdoc/>
     protected override string? BroadcastRefusal =>
-        "a session of HTTP is among the members, and its client would take the bytes for an answer. Let sessions of WebSocket, or of your own protocol, join a SessionGroup, and broadcast to that.";
+        "a session of HTTP is among the members, and its client would take the bytes for an answer. Let sessions of "
+        + "WebSocket, or of your own protocol, join a SessionGroup, and broadcast to that.";
 
     // ------------------------------------------------------------------ the life of the connection
 
@@ -160,7 +166,8 @@ public partial class HttpSession : Session
         if (_phase is Phase.Answer)
         {
             _stop?.Cancel();
-            if (UnreadCount == 0 && Exchange.Stream is { } stream && GiveBody(stream, default, out _)) stream.Complete();
+            if (UnreadCount == 0 && Exchange.Stream is { } stream && GiveBody(stream, default, out _))
+                stream.Complete();
             return;
         }
 
@@ -190,7 +197,9 @@ public partial class HttpSession : Session
         _timer?.Return();
         _timer = null;
         _stop?.Cancel();
-        if (IsTimed) TellTime(_phase == Phase.Answer && Exchange.Answer.HasBegun ? Exchange.Answer.Status : 0, reason.Cause.ToString());
+        if (IsTimed)
+            TellTime(_phase == Phase.Answer && Exchange.Answer.HasBegun ? Exchange.Answer.Status : 0,
+                reason.Cause.ToString());
         if (_phase == Phase.Answer)
         {
             NoteAnswer(wentAway: true);

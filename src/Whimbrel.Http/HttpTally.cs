@@ -29,14 +29,17 @@ internal sealed class HttpTally
     private NoticePace _proxyNotices;
 
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
-    internal void Add(HttpCount what, int loop) => Interlocked.Increment(ref _counts[(loop % Rows + 1) * Width + (int)what]);
+    internal void Add(HttpCount what, int loop) =>
+        Interlocked.Increment(ref _counts[(loop % Rows + 1) * Width + (int)what]);
 
     /// <summary>Whether to report a PROXY header in place of a request: at most once a minute. Any thread.</summary>
     internal bool TryNoteProxy(long nowMs) => _proxyNotices.TryTake(nowMs);
 
     internal HttpCounters Read() => new(
-        Sum(HttpCount.Requests), Sum(HttpCount.Refused), Sum(HttpCount.TooLarge), Sum(HttpCount.HeadTimeouts), Sum(HttpCount.BodyTimeouts), Sum(HttpCount.IdleClosed),
-        Sum(HttpCount.SendTimeouts), Sum(HttpCount.RequestLimits), Sum(HttpCount.PipelinePauses), Sum(HttpCount.SkipLimits), Sum(HttpCount.HandlerErrors));
+        Sum(HttpCount.Requests), Sum(HttpCount.Refused), Sum(HttpCount.TooLarge), Sum(HttpCount.HeadTimeouts),
+        Sum(HttpCount.BodyTimeouts), Sum(HttpCount.IdleClosed),
+        Sum(HttpCount.SendTimeouts), Sum(HttpCount.RequestLimits), Sum(HttpCount.PipelinePauses),
+        Sum(HttpCount.SkipLimits), Sum(HttpCount.HandlerErrors));
 
     private long Sum(HttpCount what)
     {

@@ -10,7 +10,8 @@ internal static class HttpText
     private const int SmallText = 256;
 
     /// <summary>Decodes percent-encoding that the reader has checked.</summary>
-    internal static ReadOnlySpan<byte> Decode(ReadOnlySpan<byte> text) => text.Contains((byte)'%') ? Decode(text, new byte[text.Length]) : text;
+    internal static ReadOnlySpan<byte> Decode(ReadOnlySpan<byte> text) =>
+        text.Contains((byte)'%') ? Decode(text, new byte[text.Length]) : text;
 
     /// <summary>Decodes into memory of the caller, at least as long as the text.</summary>
     internal static ReadOnlySpan<byte> Decode(ReadOnlySpan<byte> text, Span<byte> plain)
@@ -37,7 +38,8 @@ internal static class HttpText
     {
         if (text.IndexOfAny((byte)'%', (byte)'+') < 0) return Encoding.UTF8.GetString(text);
         byte[]? rented = null;
-        Span<byte> plain = text.Length <= SmallText ? stackalloc byte[SmallText] : rented = ArrayPool<byte>.Shared.Rent(text.Length);
+        Span<byte> plain =
+            text.Length <= SmallText ? stackalloc byte[SmallText] : rented = ArrayPool<byte>.Shared.Rent(text.Length);
         int length = 0;
         while (TryNext(ref text, out byte next)) plain[length++] = next;
         string decoded = Encoding.UTF8.GetString(plain[..length]);
@@ -62,7 +64,8 @@ internal static class HttpText
         if (text.IsEmpty) return false;
         next = text[0];
         if (next == '+') next = (byte)' ';
-        else if (next == '%' && text.Length > 2 && HttpBytes.HexOf(text[1]) is >= 0 and int high && HttpBytes.HexOf(text[2]) is >= 0 and int low)
+        else if (next == '%' && text.Length > 2 && HttpBytes.HexOf(text[1]) is >= 0 and int high
+            && HttpBytes.HexOf(text[2]) is >= 0 and int low)
         {
             next = (byte)((high << 4) | low);
             text = text[2..];

@@ -22,7 +22,9 @@ internal sealed class HttpTimer
     internal static HttpTimer Take(HttpSession session)
     {
         Loop loop = session.Loop;
-        HttpTimer timer = loop.IsCurrent && s_free.TryGetValue(loop, out Stack<HttpTimer>? free) && free.Count > 0 ? free.Pop() : new HttpTimer(loop);
+        HttpTimer timer = loop.IsCurrent && s_free.TryGetValue(loop, out Stack<HttpTimer>? free) && free.Count > 0
+            ? free.Pop()
+            : new HttpTimer(loop);
         timer._session = session;
         return timer;
     }

@@ -6,9 +6,11 @@ namespace Whimbrel.Http;
 /// here.</summary>
 internal readonly struct RouteHandler
 {
-    internal const string DroppedResult = "The result of this handler would be dropped. Answer by the response, or return Task or ValueTask; to drop a result knowingly, write a block: { Call(); }";
+    internal const string DroppedResult = "The result of this handler would be dropped. Answer by the response, or "
+        + "return Task or ValueTask; to drop a result knowingly, write a block: { Call(); }";
 
-    private RouteHandler(Action<HttpRequest, HttpResponse>? onLoop, Func<HttpRequest, HttpResponse, CancellationToken, ValueTask>? awaitable)
+    private RouteHandler(Action<HttpRequest, HttpResponse>? onLoop,
+        Func<HttpRequest, HttpResponse, CancellationToken, ValueTask>? awaitable)
     {
         OnLoop = onLoop;
         Awaitable = awaitable;
@@ -36,29 +38,36 @@ internal readonly struct RouteHandler
     internal static RouteHandler Of(Func<HttpRequest, HttpResponse, CancellationToken, Task> handler)
     {
         ArgumentNullException.ThrowIfNull(handler);
-        return new RouteHandler(null, (request, response, stop) => Running(handler(request, response, stop))); // tidy: allowed because routes are made once
+        // tidy: allowed because routes are made once
+        return new RouteHandler(null, (request, response, stop) => Running(handler(request, response, stop)));
     }
 
     internal static RouteHandler Of(Func<HttpRequest, HttpResponse, ValueTask> handler)
     {
         ArgumentNullException.ThrowIfNull(handler);
-        return new RouteHandler(null, (request, response, _) => handler(request, response)); // tidy: allowed because routes are made once
+        // tidy: allowed because routes are made once
+        return new RouteHandler(null, (request, response, _) => handler(request, response));
     }
 
     internal static RouteHandler Of(Func<HttpRequest, HttpResponse, Task> handler)
     {
         ArgumentNullException.ThrowIfNull(handler);
-        return new RouteHandler(null, (request, response, _) => Running(handler(request, response))); // tidy: allowed because routes are made once
+        // tidy: allowed because routes are made once
+        return new RouteHandler(null, (request, response, _) => Running(handler(request, response)));
     }
 
-    internal static ValueTask Running(Task? task) => new(task ?? throw new InvalidOperationException("The handler returned null instead of a task: return Task.CompletedTask."));
+    internal static ValueTask Running(Task? task) => new(task ?? throw new InvalidOperationException(
+        "The handler returned null instead of a task: return Task.CompletedTask."));
 
     /// <summary>Throws for an async void method: its end cannot be awaited, so its response would be late, and its
     /// exception would end the process.</summary>
     internal static void RefuseAsyncVoid(Delegate handler, string parameter)
     {
         // With native AOT the attribute may be missing; the error still appears in every debug run.
-        if (!RuntimeFeature.IsDynamicCodeSupported || !handler.Method.IsDefined(typeof(AsyncStateMachineAttribute), inherit: false)) return;
-        throw new ArgumentException("The handler is async void, so nothing waits for its answer. Let it return Task or ValueTask.", parameter);
+        if (!RuntimeFeature.IsDynamicCodeSupported
+            || !handler.Method.IsDefined(typeof(AsyncStateMachineAttribute), inherit: false))
+            return;
+        throw new ArgumentException(
+            "The handler is async void, so nothing waits for its answer. Let it return Task or ValueTask.", parameter);
     }
 }

@@ -22,7 +22,8 @@ internal sealed class RouteScope
     {
         ArgumentNullException.ThrowIfNull(prefix);
         RoutePattern.Check(prefix, nameof(prefix));
-        if (prefix.Contains("{*", StringComparison.Ordinal)) throw new ArgumentException($"The prefix of a group cannot have {{*name}}, because more segments follow it: {prefix}", nameof(prefix));
+        if (prefix.Contains("{*", StringComparison.Ordinal)) throw new ArgumentException(
+            $"The prefix of a group cannot have {{*name}}, because more segments follow it: {prefix}", nameof(prefix));
         return new RouteScope(Table, this, Prefix + prefix.TrimEnd('/'));
     }
 
@@ -38,7 +39,8 @@ internal sealed class RouteScope
         Table.Add((int)verb, this, PathOf(pattern), handler);
     }
 
-    internal void Add(string method, string pattern, RouteHandler handler) => Table.Add(Table.NumberFor(method), this, PathOf(pattern), handler);
+    internal void Add(string method, string pattern, RouteHandler handler) =>
+        Table.Add(Table.NumberFor(method), this, PathOf(pattern), handler);
 
     /// <summary>Returns a pattern with all prefixes.</summary>
     internal string PathOf(string pattern)

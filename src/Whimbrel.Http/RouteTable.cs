@@ -28,7 +28,8 @@ internal sealed class RouteTable
     internal RouteTable() => Scope = new RouteScope(this);
 
     /// <summary>Handler or folder, with its pattern, and with method and pattern for messages.</summary>
-    internal sealed record Route(RouteScope Scope, RouteHandler Handler, FileSite? Site, string[] Names, string Pattern, string Text)
+    internal sealed record Route(RouteScope Scope, RouteHandler Handler, FileSite? Site, string[] Names, string Pattern,
+        string Text)
     {
         /// <summary>Filters that run before it; null for none. Set at the first request.</summary>
         internal RouteHandler[]? Filters { get; set; }
@@ -102,44 +103,59 @@ internal sealed class RouteTable
         List<string> names = [];
         Node node = _root;
         string[] segments = pattern[1..].Split('/');
-        for (int i = 0; i < segments.Length; i++) node = ChildFor(node, segments[i], i == segments.Length - 1, names, pattern);
-        if (names.Count > EightNumbers.Length) throw new ArgumentException($"A pattern has up to {EightNumbers.Length} names: {pattern}", nameof(pattern));
-        if (names.Distinct().Count() < names.Count) throw new ArgumentException($"A name stands twice in a pattern: {pattern}", nameof(pattern));
+        for (int i = 0; i < segments.Length; i++)
+            node = ChildFor(node, segments[i], i == segments.Length - 1, names, pattern);
+        if (names.Count > EightNumbers.Length)
+            throw new ArgumentException($"A pattern has up to {EightNumbers.Length} names: {pattern}", nameof(pattern));
+        if (names.Distinct().Count() < names.Count)
+            throw new ArgumentException($"A name stands twice in a pattern: {pattern}", nameof(pattern));
         string text = $"{NameOf(method)} {pattern}";
         Route route = new(scope, handler, site, [.. names], pattern, text);
-        if (!node.TryAdd(method, route)) throw new ArgumentException($"There is a route for {text} already.", nameof(pattern));
+        if (!node.TryAdd(method, route))
+            throw new ArgumentException($"There is a route for {text} already.", nameof(pattern));
         _routes.Add(route);
     }
 
     internal void AddErrorHook(Func<HttpRequest, HttpResponse, Exception, ValueTask> hook)
     {
         MustBeOpen();
-        if (ErrorHook is not null) throw new InvalidOperationException("There is an error hook already: a server has one.");
+        if (ErrorHook is not null)
+            throw new InvalidOperationException("There is an error hook already: a server has one.");
         ErrorHook = hook;
     }
 
     internal void MustBeOpen()
     {
-        if (_isFrozen) throw new InvalidOperationException("Routes, filters and the error hook are added before the first connection.");
+        if (_isFrozen)
+            throw new InvalidOperationException(
+                "Routes, filters and the error hook are added before the first connection.");
     }
 
     internal void CheckVerb(HttpVerb verb)
     {
-        if (verb == HttpVerb.Other || !Enum.IsDefined(verb)) throw new ArgumentOutOfRangeException(nameof(verb), verb, "A method without a number is given by its name: Map(\"PURGE\", ...).");
-        if (verb == HttpVerb.Connect) throw new ArgumentOutOfRangeException(nameof(verb), verb, "CONNECT is for proxies: it reaches no route.");
-        if (verb == HttpVerb.Trace && !ServesTrace) throw new ArgumentOutOfRangeException(nameof(verb), verb, "TRACE reaches no route unless HttpOptions.AllowTrace is set.");
+        if (verb == HttpVerb.Other || !Enum.IsDefined(verb))
+            throw new ArgumentOutOfRangeException(nameof(verb), verb,
+                "A method without a number is given by its name: Map(\"PURGE\", ...).");
+        if (verb == HttpVerb.Connect)
+            throw new ArgumentOutOfRangeException(nameof(verb), verb, "CONNECT is for proxies: it reaches no route.");
+        if (verb == HttpVerb.Trace && !ServesTrace)
+            throw new ArgumentOutOfRangeException(nameof(verb), verb,
+                "TRACE reaches no route unless HttpOptions.AllowTrace is set.");
     }
 
     /// <summary>Returns the number of a method; a new name gets a new number.</summary>
     internal int NumberFor(string method)
     {
         ArgumentNullException.ThrowIfNull(method);
-        if (!HttpBytes.IsToken(method)) throw new ArgumentException($"A method is a token (letters, digits and some signs): \"{method}\"", nameof(method));
+        if (!HttpBytes.IsToken(method))
+            throw new ArgumentException($"A method is a token (letters, digits and some signs): \"{method}\"",
+                nameof(method));
         for (HttpVerb verb = HttpVerb.Get; verb <= HttpVerb.Patch; verb++)
         {
             string name = NameOf((int)verb);
             if (!name.Equals(method, StringComparison.OrdinalIgnoreCase)) continue;
-            if (name != method) throw new ArgumentException($"The case of a method counts, and no client sends \"{method}\": write \"{name}\".", nameof(method));
+            if (name != method) throw new ArgumentException(
+                $"The case of a method counts, and no client sends \"{method}\": write \"{name}\".", nameof(method));
             CheckVerb(verb);
             return (int)verb;
         }
@@ -147,19 +163,23 @@ internal sealed class RouteTable
         MustBeOpen();
         int index = _ownMethods.IndexOf(method);
         if (index >= 0) return FirstOwn + index;
-        if (_ownMethods.Count == MostOwn) throw new ArgumentException($"A server has up to {MostOwn} methods without a number: {method}", nameof(method));
+        if (_ownMethods.Count == MostOwn)
+            throw new ArgumentException($"A server has up to {MostOwn} methods without a number: {method}",
+                nameof(method));
         _ownMethods.Add(method);
         return FirstOwn + _ownMethods.Count - 1;
     }
 
-    private string NameOf(int method) => method < FirstOwn ? ((HttpVerb)method).ToString().ToUpperInvariant() : _ownMethods[method - FirstOwn];
+    private string NameOf(int method) =>
+        method < FirstOwn ? ((HttpVerb)method).ToString().ToUpperInvariant() : _ownMethods[method - FirstOwn];
 
     private static Node ChildFor(Node node, string segment, bool isLast, List<string> names, string pattern)
     {
         if (!segment.StartsWith('{')) return node.Text(Encoding.UTF8.GetBytes(segment));
         bool isRest = segment.StartsWith("{*", StringComparison.Ordinal);
         string name = segment[(isRest ? 2 : 1)..^1];
-        if (isRest && !isLast) throw new ArgumentException($"{{*name}} is the last segment: {pattern}", nameof(pattern));
+        if (isRest && !isLast)
+            throw new ArgumentException($"{{*name}} is the last segment: {pattern}", nameof(pattern));
         names.Add(name);
         return isRest ? node.Rest ??= new Node() : node.Any ??= new Node();
     }
@@ -203,13 +223,16 @@ internal sealed class RouteTable
         }
     }
 
-    private static Route? Walk(Node node, ReadOnlySpan<byte> path, int start, int names, int method, ref ulong allowed, ref RoutePlaces places)
+    private static Route? Walk(Node node, ReadOnlySpan<byte> path, int start, int names, int method, ref ulong allowed,
+        ref RoutePlaces places)
     {
         if (start > path.Length) return node.RouteFor(method, ref allowed);
         int length = path[start..].IndexOf((byte)'/');
         int end = length < 0 ? path.Length : start + length;
         ReadOnlySpan<byte> segment = path[start..end];
-        if (node.Find(segment) is { } text && Walk(text, path, end + 1, names, method, ref allowed, ref places) is { } byText) return byText;
+        if (node.Find(segment) is { } text
+            && Walk(text, path, end + 1, names, method, ref allowed, ref places) is { } byText)
+            return byText;
         // An empty segment is not a value.
         if (node.Any is { } any && end > start)
         {

@@ -36,20 +36,24 @@ internal static class RouteText
         {
             int end = rest.IndexOfAny((byte)'/', (byte)'\\');
             ReadOnlySpan<byte> segment = end < 0 ? rest : rest[..end];
-            if (segment.SequenceEqual("."u8) || segment.SequenceEqual(".."u8) || (isWindows && IsDotsOfWindows(segment))) return false;
+            if (segment.SequenceEqual("."u8) || segment.SequenceEqual(".."u8)
+                || (isWindows && IsDotsOfWindows(segment)))
+                return false;
             if (end < 0) return true;
             rest = rest[(end + 1)..];
         }
     }
 
     // Windows removes trailing dots and spaces of a name.
-    private static bool IsDotsOfWindows(ReadOnlySpan<byte> segment) => !segment.IsEmpty && !segment.ContainsAnyExcept((byte)'.', (byte)' ');
+    private static bool IsDotsOfWindows(ReadOnlySpan<byte> segment) =>
+        !segment.IsEmpty && !segment.ContainsAnyExcept((byte)'.', (byte)' ');
 
     /// <summary>Decodes to text, except <c>%2F</c>, so that a slash always separates.</summary>
     internal static string TextOf(ReadOnlySpan<byte> value)
     {
         if (!value.Contains((byte)'%')) return Encoding.UTF8.GetString(value);
-        return Encoding.UTF8.GetString(value.Length <= OnStack ? Decode(value, stackalloc byte[OnStack]) : Decode(value, new byte[value.Length]));
+        return Encoding.UTF8.GetString(
+            value.Length <= OnStack ? Decode(value, stackalloc byte[OnStack]) : Decode(value, new byte[value.Length]));
     }
 
     private static ReadOnlySpan<byte> Decode(ReadOnlySpan<byte> text, Span<byte> plain)

@@ -25,7 +25,8 @@ public readonly struct RouteValues
         {
             using HttpRequest.RequestUse use = _request.Enter();
             ReadOnlySpan<byte> value = use.Exchange.RouteValue(name);
-            if (!RouteText.StaysInside(value)) throw use.Exchange.Session.Mistake(404, "The path could lead out of a folder");
+            if (!RouteText.StaysInside(value))
+                throw use.Exchange.Session.Mistake(404, "The path could lead out of a folder");
             return RouteText.TextOf(value);
         }
     }

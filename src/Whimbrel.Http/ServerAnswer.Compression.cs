@@ -37,7 +37,8 @@ internal sealed partial class ServerAnswer
     private HttpCoding ChooseCoding(ReadOnlySpan<byte> contentType, long length, out bool isForced)
     {
         isForced = false;
-        if (_status == 206 || !IsCompressible(contentType) || _exchange is not { HasRequest: true } request) return HttpCoding.Identity;
+        if (_status == 206 || !IsCompressible(contentType) || _exchange is not { HasRequest: true } request)
+            return HttpCoding.Identity;
         if (!_varies) AddLines(VaryLine);
         _varies = true;
         HttpCoding coding = request.ChooseCoding(hasGzip: true, hasBrotli: true, out isForced);
@@ -56,7 +57,9 @@ internal sealed partial class ServerAnswer
             fields = fields[line.Length..];
             if (IsNamed(line, "Content-Type"u8)) contentType = line[("Content-Type: "u8.Length)..^2];
             else if (IsNamed(line, "Content-Encoding"u8) || IsNamed(line, "Content-Range"u8)) return false;
-            else if (IsNamed(line, "Content-Digest"u8) || IsNamed(line, "Repr-Digest"u8) || IsNamed(line, "Digest"u8) || IsNamed(line, "Content-MD5"u8)) return false;
+            else if (IsNamed(line, "Content-Digest"u8) || IsNamed(line, "Repr-Digest"u8) || IsNamed(line, "Digest"u8)
+                || IsNamed(line, "Content-MD5"u8))
+                return false;
         }
 
         return CompressibleTypes.Has(contentType);
@@ -74,7 +77,8 @@ internal sealed partial class ServerAnswer
     {
         for (int at = 0; at < Pieces.FieldBytes;)
         {
-            Span<byte> rest = Pieces.Fields.AsSpan(at, Pieces.FieldBytes - at), line = rest[..(rest.IndexOf((byte)'\n') + 1)];
+            Span<byte> rest = Pieces.Fields.AsSpan(at, Pieces.FieldBytes - at),
+                line = rest[..(rest.IndexOf((byte)'\n') + 1)];
             if (IsNamed(line, "Accept-Ranges"u8))
             {
                 rest[line.Length..].CopyTo(rest);
@@ -93,7 +97,8 @@ internal sealed partial class ServerAnswer
         }
     }
 
-    private static bool IsNamed(ReadOnlySpan<byte> line, ReadOnlySpan<byte> name) => line.Length > name.Length && line[name.Length] == ':' && Ascii.EqualsIgnoreCase(line[..name.Length], name);
+    private static bool IsNamed(ReadOnlySpan<byte> line, ReadOnlySpan<byte> name) =>
+        line.Length > name.Length && line[name.Length] == ':' && Ascii.EqualsIgnoreCase(line[..name.Length], name);
 
     /// <summary>Sets the fields of a 304 response: the tag is that of the compressed body, if the client would get
     /// that.</summary>
@@ -174,13 +179,16 @@ internal sealed partial class ServerAnswer
     }
 
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder))]
-    private async ValueTask EncodeAsync(ReadOnlyMemory<byte> data, EncoderStep step, CancellationToken cancellationToken)
+    private async ValueTask EncodeAsync(ReadOnlyMemory<byte> data, EncoderStep step,
+        CancellationToken cancellationToken)
     {
         // A large body takes milliseconds, which would delay other connections of the loop.
-        if (data.Length > WholeBytes && Loop.Current is not null) await Task.CompletedTask.ConfigureAwait(ConfigureAwaitOptions.ForceYielding);
+        if (data.Length > WholeBytes && Loop.Current is not null)
+            await Task.CompletedTask.ConfigureAwait(ConfigureAwaitOptions.ForceYielding);
         while (true)
         {
-            bool isDone = Pieces.Encoder!.Encode(data.Span, Pieces.Buffer.AsSpan(Pieces.Length, Pieces.Capacity - LineEnd - Pieces.Length), step, out int taken, out int written);
+            bool isDone = Pieces.Encoder!.Encode(data.Span, Pieces.Buffer.AsSpan(Pieces.Length,
+                Pieces.Capacity - LineEnd - Pieces.Length), step, out int taken, out int written);
             data = data[taken..];
             Pieces.Length += written;
             BodyBytes += written;

@@ -18,7 +18,8 @@ internal sealed partial class ServerAnswer
 
     // A random boundary is unknown to the author of a file, so no file contains it except by accident.
     private static readonly string s_boundary = RandomNumberGenerator.GetHexString(24, lowercase: true);
-    private static readonly byte[] s_partsType = Encoding.ASCII.GetBytes($"multipart/byteranges; boundary={s_boundary}");
+    private static readonly byte[] s_partsType =
+        Encoding.ASCII.GetBytes($"multipart/byteranges; boundary={s_boundary}");
     private static readonly byte[] s_partStart = Encoding.ASCII.GetBytes($"\r\n--{s_boundary}\r\n");
     private static readonly byte[] s_partsEnd = Encoding.ASCII.GetBytes($"\r\n--{s_boundary}--\r\n");
 
@@ -27,7 +28,9 @@ internal sealed partial class ServerAnswer
     internal void File(string path, string? contentType = null)
     {
         ArgumentException.ThrowIfNullOrEmpty(path);
-        if (path.Contains('\0', StringComparison.Ordinal)) throw new ArgumentException("The path has a NUL, which no file's path has: where a path comes from a request, use HttpServer.Files.", nameof(path));
+        if (path.Contains('\0', StringComparison.Ordinal))
+            throw new ArgumentException("The path has a NUL, which no file's path has: where a path comes from a "
+                + "request, use HttpServer.Files.", nameof(path));
         MustBeOpen();
         if (!CanHaveBody) throw new InvalidOperationException($"An answer with status {_status} has no body.");
         if (contentType is not null) HttpWriter.CheckValue(Encoding.UTF8.GetBytes(contentType), nameof(contentType));
@@ -71,8 +74,11 @@ internal sealed partial class ServerAnswer
     private static void CheckTag(string tag)
     {
         ReadOnlySpan<char> quoted = tag.StartsWith("W/", StringComparison.Ordinal) ? tag.AsSpan(2) : tag;
-        bool isTag = quoted.Length >= 2 && quoted[0] == '"' && quoted[^1] == '"' && quoted[1..^1].IndexOfAnyExceptInRange('!', '~') < 0 && !quoted[1..^1].Contains('"');
-        if (!isTag) throw new ArgumentException($"An entity tag stands in quotes, with visible ASCII between them: {tag}", nameof(tag));
+        bool isTag = quoted.Length >= 2 && quoted[0] == '"' && quoted[^1] == '"'
+            && quoted[1..^1].IndexOfAnyExceptInRange('!', '~') < 0 && !quoted[1..^1].Contains('"');
+        if (!isTag)
+            throw new ArgumentException($"An entity tag stands in quotes, with visible ASCII between them: {tag}",
+                nameof(tag));
     }
 
     // ------------------------------------------------------------------ files
@@ -132,22 +138,28 @@ internal sealed partial class ServerAnswer
 
     private void SendVariant(FileVariant variant, ReadOnlySpan<HttpRange> parts)
     {
-        Span<byte> head = variant.Type.Length + 2 * RangeLine <= PartHead ? stackalloc byte[PartHead] : new byte[variant.Type.Length + 2 * RangeLine];
+        Span<byte> head = variant.Type.Length + 2 * RangeLine <= PartHead
+            ? stackalloc byte[PartHead]
+            : new byte[variant.Type.Length + 2 * RangeLine];
         long total = s_partsEnd.Length;
-        foreach (HttpRange part in parts) total += WritePartHead(head, variant.Type, part, variant.Length) + part.Length;
+        foreach (HttpRange part in parts)
+            total += WritePartHead(head, variant.Type, part, variant.Length) + part.Length;
         SendHead(HttpFraming.Length, total, variant.BodyLines, default, s_partsType);
-        foreach (HttpRange part in parts) SendBody(head[..WritePartHead(head, variant.Type, part, variant.Length)], variant, part.Start, part.Length);
+        foreach (HttpRange part in parts)
+            SendBody(head[..WritePartHead(head, variant.Type, part, variant.Length)], variant, part.Start, part.Length);
         Session.Send(s_partsEnd);
         Complete(Progress.Done);
     }
 
-    private void SendHead(HttpFraming framing, long length, ReadOnlySpan<byte> lines, ReadOnlySpan<byte> line, ReadOnlySpan<byte> type, FileVariant? variant = null, long start = 0)
+    private void SendHead(HttpFraming framing, long length, ReadOnlySpan<byte> lines, ReadOnlySpan<byte> line,
+        ReadOnlySpan<byte> type, FileVariant? variant = null, long start = 0)
     {
         bool isPersistent = Decide();
         BodyBytes = _isHead ? 0 : length;
         int room = HeadRoom + Pieces.FieldBytes + lines.Length + line.Length + type.Length;
         byte[]? rented = null;
-        Span<byte> head = room <= 2 * SmallHead ? stackalloc byte[2 * SmallHead] : rented = ArrayPool<byte>.Shared.Rent(room);
+        Span<byte> head =
+            room <= 2 * SmallHead ? stackalloc byte[2 * SmallHead] : rented = ArrayPool<byte>.Shared.Rent(room);
         head = head[..WriteHead(head, framing, length, isPersistent, type, lines, line)];
         if (variant is null || _isHead || length == 0) Session.Send(head);
         else SendBody(head, variant, start, length);
@@ -267,7 +279,8 @@ internal sealed partial class ServerAnswer
             return true;
         }
 
-        byte[] all = ArrayPool<byte>.Shared.Rent(body.Length + HttpRanges.Most * (contentType.Length + 2 * RangeLine) + s_partsEnd.Length);
+        byte[] all = ArrayPool<byte>.Shared.Rent(body.Length + HttpRanges.Most * (contentType.Length + 2 * RangeLine)
+            + s_partsEnd.Length);
         int length = 0;
         foreach (HttpRange part in parts[..count])
         {
@@ -301,7 +314,8 @@ internal sealed partial class ServerAnswer
     private ReadOnlyMemory<byte> PartOf(ReadOnlyMemory<byte> data)
     {
         long at = Pieces.Announced - Pieces.Left - data.Length; // the piece is counted already
-        int from = (int)Math.Clamp(Pieces.PartStart - at, 0, data.Length), to = (int)Math.Clamp(Pieces.PartEnd - at, from, data.Length);
+        int from = (int)Math.Clamp(Pieces.PartStart - at, 0, data.Length),
+            to = (int)Math.Clamp(Pieces.PartEnd - at, from, data.Length);
         return data[from..to];
     }
 }

@@ -40,7 +40,9 @@ internal sealed partial class ServerAnswer
         try
         {
             BeginWriting();
-            if (Pieces.Announced >= 0 && (Pieces.Left -= data.Length) < 0) throw new InvalidOperationException($"The body becomes longer than BodyLength, which is {Pieces.Announced}.");
+            if (Pieces.Announced >= 0 && (Pieces.Left -= data.Length) < 0)
+                throw new InvalidOperationException(
+                    $"The body becomes longer than BodyLength, which is {Pieces.Announced}.");
             if (_isHead) return;
             Pieces.IsCut = true; // until it is consumed completely
             if (Pieces.Encoder is not null)
@@ -89,7 +91,8 @@ internal sealed partial class ServerAnswer
             }
 
             BeginWriting();
-            if (Pieces.Encoder is not null) await EncodeAsync(default, EncoderStep.Flush, cancellationToken).ConfigureAwait(false);
+            if (Pieces.Encoder is not null)
+                await EncodeAsync(default, EncoderStep.Flush, cancellationToken).ConfigureAwait(false);
             await SendBufferAsync(cancellationToken).ConfigureAwait(false);
         }
         finally
@@ -98,7 +101,8 @@ internal sealed partial class ServerAnswer
         }
     }
 
-    internal async ValueTask SendEventAsync(string data, string? type, string? id, long generation, CancellationToken cancellationToken)
+    internal async ValueTask SendEventAsync(string data, string? type, string? id, long generation,
+        CancellationToken cancellationToken)
     {
         try
         {
@@ -112,8 +116,10 @@ internal sealed partial class ServerAnswer
             StringBuilder text = new();
             if (type is not null) text.Append(CultureInfo.InvariantCulture, $"event: {type}\n");
             if (id is not null) text.Append(CultureInfo.InvariantCulture, $"id: {id}\n");
-            foreach (string line in data.Split(["\r\n", "\n", "\r"], StringSplitOptions.None)) text.Append(CultureInfo.InvariantCulture, $"data: {line}\n");
-            await WriteAsync(Encoding.UTF8.GetBytes(text.Append('\n').ToString()), 0, cancellationToken).ConfigureAwait(false);
+            foreach (string line in data.Split(["\r\n", "\n", "\r"], StringSplitOptions.None))
+                text.Append(CultureInfo.InvariantCulture, $"data: {line}\n");
+            await WriteAsync(Encoding.UTF8.GetBytes(text.Append('\n').ToString()), 0, cancellationToken)
+                .ConfigureAwait(false);
             await FlushAsync(0, cancellationToken).ConfigureAwait(false);
         }
         finally
@@ -126,10 +132,13 @@ internal sealed partial class ServerAnswer
     {
         ArgumentNullException.ThrowIfNull(name);
         ArgumentNullException.ThrowIfNull(value);
-        if (_progress is Progress.Ending or Progress.Done || Pieces.Announced >= 0) throw new InvalidOperationException("A trailer needs a chunked body that is not complete yet.");
-        if (HttpBytes.IsToken(name) && !HttpBodyReader.MayTrail(KnownFields.Find(Encoding.ASCII.GetBytes(name)))) throw new ArgumentException($"{name} is not allowed after the body.", nameof(name));
+        if (_progress is Progress.Ending or Progress.Done || Pieces.Announced >= 0)
+            throw new InvalidOperationException("A trailer needs a chunked body that is not complete yet.");
+        if (HttpBytes.IsToken(name) && !HttpBodyReader.MayTrail(KnownFields.Find(Encoding.ASCII.GetBytes(name))))
+            throw new ArgumentException($"{name} is not allowed after the body.", nameof(name));
         int written;
-        while (!HttpWriter.TryWriteField(Pieces.Trailers.AsSpan(Pieces.TrailerBytes), name, value, out written)) Array.Resize(ref Pieces.Trailers, (Pieces.TrailerBytes + written) * 2);
+        while (!HttpWriter.TryWriteField(Pieces.Trailers.AsSpan(Pieces.TrailerBytes), name, value, out written))
+            Array.Resize(ref Pieces.Trailers, (Pieces.TrailerBytes + written) * 2);
         Pieces.TrailerBytes += written;
     }
 
@@ -172,7 +181,9 @@ internal sealed partial class ServerAnswer
     {
         if (_progress == Progress.Writing)
         {
-            if (Pieces.IsCut) throw new InvalidOperationException("A write was cancelled before all of its data was accepted, or is not complete yet: the response cannot continue.");
+            if (Pieces.IsCut)
+                throw new InvalidOperationException("A write was cancelled before all of its data was accepted, or is "
+                    + "not complete yet: the response cannot continue.");
             return;
         }
 
@@ -182,13 +193,16 @@ internal sealed partial class ServerAnswer
         Span<byte> line = stackalloc byte[RangeLine];
         BeginPart(line, out int lineLength);
         bool isCoded = BeginCoding();
-        Pieces.Framing = Pieces.Announced >= 0 && !isCoded ? HttpFraming.Length : _isOld ? HttpFraming.UntilClose : HttpFraming.Chunked;
+        Pieces.Framing = Pieces.Announced >= 0 && !isCoded ? HttpFraming.Length : _isOld ? HttpFraming.UntilClose
+            : HttpFraming.Chunked;
         if (Pieces.Framing == HttpFraming.UntilClose) _wantsClose = true;
         bool isPersistent = Decide(isWhole: false);
         int room = HeadRoom + Pieces.FieldBytes + lineLength;
         Pieces.Capacity = Math.Max(BufferBytes, room + RoomAfterHead);
         Pieces.Buffer = ArrayPool<byte>.Shared.Rent(Pieces.Capacity);
-        Pieces.Length = WriteHead(Pieces.Buffer, Pieces.Framing, Pieces.Framing == HttpFraming.Length ? Pieces.PartEnd - Pieces.PartStart : -1, isPersistent, default, default, line[..lineLength]);
+        Pieces.Length = WriteHead(Pieces.Buffer, Pieces.Framing,
+            Pieces.Framing == HttpFraming.Length ? Pieces.PartEnd - Pieces.PartStart : -1, isPersistent, default,
+            default, line[..lineLength]);
         _progress = Progress.Writing;
         BeginChunk();
     }
@@ -227,7 +241,8 @@ internal sealed partial class ServerAnswer
             Session.WatchSending();
             try
             {
-                Check(await Session.SendAsync(Pieces.Buffer.AsMemory(0, Pieces.Length), cancellationToken).ConfigureAwait(false));
+                Check(await Session.SendAsync(Pieces.Buffer.AsMemory(0, Pieces.Length), cancellationToken)
+                    .ConfigureAwait(false));
             }
             catch (OperationCanceledException)
             {
@@ -248,9 +263,11 @@ internal sealed partial class ServerAnswer
         bool isChunked = Pieces.Framing == HttpFraming.Chunked;
         if (isChunked)
         {
-            if (Pieces.Length + LineEnd + LargeChunkLine > Pieces.Buffer!.Length) await SendBufferAsync(cancellationToken).ConfigureAwait(false);
+            if (Pieces.Length + LineEnd + LargeChunkLine > Pieces.Buffer!.Length)
+                await SendBufferAsync(cancellationToken).ConfigureAwait(false);
             EndChunk();
-            piece.Length.TryFormat(Pieces.Buffer.AsSpan(Pieces.Length), out int digits, "x", CultureInfo.InvariantCulture);
+            piece.Length.TryFormat(Pieces.Buffer.AsSpan(Pieces.Length), out int digits, "x",
+                CultureInfo.InvariantCulture);
             "\r\n"u8.CopyTo(Pieces.Buffer.AsSpan(Pieces.Length + digits));
             Pieces.Length += digits + LineEnd;
         }
@@ -270,14 +287,16 @@ internal sealed partial class ServerAnswer
         if (Pieces.IsCut)
         {
             Session.Abort();
-            throw new InvalidOperationException("A write was cancelled before all of its data was accepted. The connection was aborted.");
+            throw new InvalidOperationException(
+                "A write was cancelled before all of its data was accepted. The connection was aborted.");
         }
 
         if (Pieces.Announced >= 0 && Pieces.Left > 0 && !_isHead)
         {
             // The peer waits for more bytes than there are.
             Session.Abort();
-            throw new InvalidOperationException($"The body is {Pieces.Left} bytes shorter than BodyLength, which is {Pieces.Announced}. The connection was aborted.");
+            throw new InvalidOperationException($"The body is {Pieces.Left} bytes shorter than BodyLength, which is "
+                + $"{Pieces.Announced}. The connection was aborted.");
         }
 
         if (Pieces.Encoder is not null) await EndEncoderAsync().ConfigureAwait(false);
@@ -287,7 +306,8 @@ internal sealed partial class ServerAnswer
             int last = 5 + Pieces.TrailerBytes;
             if (Pieces.Length + last > Pieces.Buffer!.Length)
             {
-                if (Pieces.Length > 0) Check(await Session.SendAsync(Pieces.Buffer.AsMemory(0, Pieces.Length)).ConfigureAwait(false));
+                if (Pieces.Length > 0)
+                    Check(await Session.SendAsync(Pieces.Buffer.AsMemory(0, Pieces.Length)).ConfigureAwait(false));
                 Pieces.Length = 0;
                 if (last > Pieces.Buffer.Length)
                 {
@@ -342,7 +362,9 @@ internal sealed partial class ServerAnswer
         for (int at = 0; at < Pieces.LaterLength; at += WholeBytes)
         {
             Session.WatchSending();
-            if (await Session.SendAsync(Pieces.Later.AsMemory(at, Math.Min(WholeBytes, Pieces.LaterLength - at))).ConfigureAwait(false) != SendResult.Queued) return;
+            if (await Session.SendAsync(Pieces.Later.AsMemory(at, Math.Min(WholeBytes, Pieces.LaterLength - at)))
+                .ConfigureAwait(false) != SendResult.Queued)
+                return;
         }
     }
 

@@ -49,7 +49,9 @@ internal sealed partial class ServerAnswer(ServerExchange exchange)
         set
         {
             StatusLines.IndexOf(value);
-            if (value < 200) throw new ArgumentOutOfRangeException(nameof(value), value, "An answer has a status from 200 on: SwitchProtocol sends 101.");
+            if (value < 200)
+                throw new ArgumentOutOfRangeException(nameof(value), value,
+                    "An answer has a status from 200 on: SwitchProtocol sends 101.");
             MustBeOpen();
             _status = value;
         }
@@ -68,11 +70,14 @@ internal sealed partial class ServerAnswer(ServerExchange exchange)
         ArgumentNullException.ThrowIfNull(name);
         ArgumentNullException.ThrowIfNull(value);
         MustBeOpen();
-        if (name.Equals("Connection", StringComparison.OrdinalIgnoreCase) || (name.Equals("Date", StringComparison.OrdinalIgnoreCase) && Session.Options.SendDate))
-            throw new ArgumentException("Connection and Date follow from the rest: see CloseAfter and HttpOptions.SendDate.", nameof(name));
+        if (name.Equals("Connection", StringComparison.OrdinalIgnoreCase)
+            || (name.Equals("Date", StringComparison.OrdinalIgnoreCase) && Session.Options.SendDate))
+            throw new ArgumentException(
+                "Connection and Date follow from the rest: see CloseAfter and HttpOptions.SendDate.", nameof(name));
         if (name.Equals("Content-Type", StringComparison.OrdinalIgnoreCase)) _hasContentType = true;
         int written;
-        while (!HttpWriter.TryWriteField(Pieces.Fields.AsSpan(Pieces.FieldBytes), name, value, out written)) GrowFields(written);
+        while (!HttpWriter.TryWriteField(Pieces.Fields.AsSpan(Pieces.FieldBytes), name, value, out written))
+            GrowFields(written);
         Pieces.FieldBytes += written;
     }
 
@@ -129,7 +134,8 @@ internal sealed partial class ServerAnswer(ServerExchange exchange)
     {
         MustBeOpen();
         bool canHave = CanHaveBody;
-        if (!canHave && !body.IsEmpty) throw new InvalidOperationException($"An answer with status {_status} has no body.");
+        if (!canHave && !body.IsEmpty)
+            throw new InvalidOperationException($"An answer with status {_status} has no body.");
         HttpWriter.CheckValue(contentType, nameof(contentType));
         if (_mayDivide && TryDivide(body, contentType)) return;
         if (_mayCompress && canHave && TryCompress(body, contentType)) return;
@@ -167,7 +173,8 @@ internal sealed partial class ServerAnswer(ServerExchange exchange)
         ArgumentNullException.ThrowIfNull(protocol);
         ArgumentNullException.ThrowIfNull(next);
         MustBeOpen();
-        if (!Session.IsAskedToSwitch) throw new InvalidOperationException("The request does not ask for another protocol, or has a body.");
+        if (!Session.IsAskedToSwitch)
+            throw new InvalidOperationException("The request does not ask for another protocol, or has a body.");
         Add("Upgrade", protocol);
         Span<byte> head = new byte[HeadRoom + Pieces.FieldBytes];
         HttpWriter writer = new(head);
@@ -249,7 +256,8 @@ internal sealed partial class ServerAnswer(ServerExchange exchange)
         if (_progress != Progress.Open) throw NothingToChange();
     }
 
-    private static InvalidOperationException NothingToChange() => new("The request has its answer, or its head was sent: nothing can be changed any more.");
+    private static InvalidOperationException NothingToChange() =>
+        new("The request has its answer, or its head was sent: nothing can be changed any more.");
 
     private bool Decide(bool isWhole = true)
     {
@@ -259,7 +267,8 @@ internal sealed partial class ServerAnswer(ServerExchange exchange)
         return isPersistent;
     }
 
-    private int WriteHead(Span<byte> room, HttpFraming framing, long length, bool isPersistent, ReadOnlySpan<byte> contentType, ReadOnlySpan<byte> lines = default, ReadOnlySpan<byte> line = default)
+    private int WriteHead(Span<byte> room, HttpFraming framing, long length, bool isPersistent,
+        ReadOnlySpan<byte> contentType, ReadOnlySpan<byte> lines = default, ReadOnlySpan<byte> line = default)
     {
         HttpWriter writer = new(room);
         writer.StatusLine(_status);
@@ -279,7 +288,9 @@ internal sealed partial class ServerAnswer(ServerExchange exchange)
 
     private void GrowFields(int needed)
     {
-        if (Pieces.FieldBytes + needed > MostFieldBytes) throw new InvalidOperationException($"The fields of an answer have up to {MostFieldBytes / 1024} KiB together, and this one would be larger: send less in fields, or send it in the body.");
+        if (Pieces.FieldBytes + needed > MostFieldBytes)
+            throw new InvalidOperationException($"The fields of an answer have up to {MostFieldBytes / 1024} KiB "
+                + $"together, and this one would be larger: send less in fields, or send it in the body.");
         byte[] larger = ArrayPool<byte>.Shared.Rent(Math.Max(FirstFieldBytes, (Pieces.FieldBytes + needed) * 2));
         if (Pieces.Fields is { } old)
         {

@@ -62,7 +62,10 @@ internal sealed partial class ServerExchange
         while (true)
         {
             if (word >> GenerationShift != generation) throw Ended();
-            if ((word & Writer) != 0) throw new InvalidOperationException("Another call is using this response: a write was not awaited, another thread is answering, or its handler has ended and the response is being completed. Await each write, and use a response from one thread at a time.");
+            if ((word & Writer) != 0)
+                throw new InvalidOperationException("Another call is using this response: a write was not awaited, "
+                    + "another thread is answering, or its handler has ended and the response is being completed. "
+                    + "Await each write, and use a response from one thread at a time.");
             long seen = Interlocked.CompareExchange(ref _word, word | Writer, word);
             if (seen == word) return;
             word = seen;
@@ -98,7 +101,8 @@ internal sealed partial class ServerExchange
         long word = Volatile.Read(ref _word);
         while (true)
         {
-            if (word >> GenerationShift != generation) Answer.ReleaseEncoder(); // the exchange has ended meanwhile, and is left to the garbage collector
+            // the exchange has ended meanwhile, and is left to the garbage collector
+            if (word >> GenerationShift != generation) Answer.ReleaseEncoder();
             long seen = Interlocked.CompareExchange(ref _word, word & ~Writer, word);
             if (seen == word) break;
             word = seen;
@@ -116,7 +120,8 @@ internal sealed partial class ServerExchange
         if (Answer is { IsDone: true, IsCompleting: false }) return default;
         if (TryEnterWriter()) return Answer.EndAsync(Generation);
         Session.Abort();
-        throw new InvalidOperationException("The handler has ended while a write to its response was pending: await each write. The connection was aborted.");
+        throw new InvalidOperationException("The handler has ended while a write to its response was pending: await "
+            + "each write. The connection was aborted.");
     }
 
     /// <summary>Releases the encoder after the handler has ended. If a member is still running, it does so at its
@@ -153,6 +158,8 @@ internal sealed partial class ServerExchange
     }
 
     internal static InvalidOperationException Ended() => new(
-        "The exchange of this HttpRequest or HttpResponse has ended: the request has its answer, and its connection may serve another request. Nothing was read or sent. " +
-        "Use them before the handler returns, or before the answer is complete. A handler that answers later is an awaited one: async (request, response, stop) => ...");
+        "The exchange of this HttpRequest or HttpResponse has ended: the request has its answer, and its connection "
+        + "may serve another request. Nothing was read or sent. " +
+        "Use them before the handler returns, or before the answer is complete. A handler that answers later is an "
+        + "awaited one: async (request, response, stop) => ...");
 }

@@ -26,15 +26,20 @@ internal sealed partial class ServerExchange
     internal ReadOnlySpan<byte> KeptBody => IsKeptWhole ? Kept.AsSpan(0, KeptBytes) : default;
 
     /// <summary>Whether it is a GET with exactly one Range field.</summary>
-    internal bool IsPartial => Reader.Verb == HttpVerb.Get && Reader.IndexOf(HttpField.Range) is >= 0 and int index && Reader.IndexOf(HttpField.Range, index + 1) < 0;
+    internal bool IsPartial => Reader.Verb == HttpVerb.Get && Reader.IndexOf(HttpField.Range) is >= 0 and int index
+        && Reader.IndexOf(HttpField.Range, index + 1) < 0;
 
-    internal RangeWish ReadRanges(long length, Span<HttpRange> parts, out int count) => HttpRanges.Read(Head.TryGet(HttpField.Range, out ReadOnlySpan<byte> value) ? value : default, length, parts, out count);
+    internal RangeWish ReadRanges(long length, Span<HttpRange> parts, out int count) => HttpRanges.Read(
+        Head.TryGet(HttpField.Range, out ReadOnlySpan<byte> value) ? value : default, length, parts, out count);
 
-    internal ConditionVerdict Judge(ReadOnlySpan<byte> tag, long modified) => HttpConditions.Judge(Reader, Head.Bytes, tag, modified, DateTimeOffset.UtcNow.ToUnixTimeSeconds());
+    internal ConditionVerdict Judge(ReadOnlySpan<byte> tag, long modified) =>
+        HttpConditions.Judge(Reader, Head.Bytes, tag, modified, DateTimeOffset.UtcNow.ToUnixTimeSeconds());
 
-    internal bool MaySendParts(ReadOnlySpan<byte> tag, long modified) => HttpConditions.MaySendParts(Reader, Head.Bytes, tag, modified, DateTimeOffset.UtcNow.ToUnixTimeSeconds());
+    internal bool MaySendParts(ReadOnlySpan<byte> tag, long modified) =>
+        HttpConditions.MaySendParts(Reader, Head.Bytes, tag, modified, DateTimeOffset.UtcNow.ToUnixTimeSeconds());
 
-    internal HttpCoding ChooseCoding(bool hasGzip, bool hasBrotli, out bool refusesIdentity) => HttpCodings.Choose(Reader, Head.Bytes, hasGzip, hasBrotli, out refusesIdentity);
+    internal HttpCoding ChooseCoding(bool hasGzip, bool hasBrotli, out bool refusesIdentity) =>
+        HttpCodings.Choose(Reader, Head.Bytes, hasGzip, hasBrotli, out refusesIdentity);
 
     /// <summary>Returns the part of the path that matches a name of the route's pattern.</summary>
     internal ReadOnlySpan<byte> RouteValue(string name)
@@ -64,7 +69,8 @@ internal sealed partial class ServerExchange
 
     private void Grow(int needed)
     {
-        byte[] larger = ArrayPool<byte>.Shared.Rent(Math.Max(needed, Math.Min(KeptBytes * 2, Session.Options.BufferedBodyLimitBytes)));
+        byte[] larger = ArrayPool<byte>.Shared.Rent(Math.Max(needed,
+            Math.Min(KeptBytes * 2, Session.Options.BufferedBodyLimitBytes)));
         if (Kept is { } old)
         {
             old.AsSpan(0, KeptBytes).CopyTo(larger);

@@ -54,14 +54,16 @@ public static class WebSocketBroadcasts
     /// <see cref="SessionGroup.Broadcast(ReadOnlySpan{byte}, Session)"/>.</param>
     /// <param name="data">Payload.</param>
     /// <param name="except">Member that does not get the message; null for none.</param>
-    public static SendResult BroadcastBinary(this SessionGroup group, ReadOnlySpan<byte> data, Session? except = null) => Broadcast(group, WebSocketOpcode.Binary, data, except);
+    public static SendResult BroadcastBinary(this SessionGroup group, ReadOnlySpan<byte> data,
+        Session? except = null) => Broadcast(group, WebSocketOpcode.Binary, data, except);
 
     /// <summary>Sends a ping to all WebSocket members.</summary>
     /// <param name="group">The group.</param>
     /// <param name="payload">Up to 125 bytes.</param>
     public static SendResult BroadcastPing(this SessionGroup group, ReadOnlySpan<byte> payload = default)
     {
-        ArgumentOutOfRangeException.ThrowIfGreaterThan(payload.Length, WebSocketReader.MostControlBytes, nameof(payload));
+        ArgumentOutOfRangeException.ThrowIfGreaterThan(payload.Length, WebSocketReader.MostControlBytes,
+            nameof(payload));
         return Broadcast(group, WebSocketOpcode.Ping, payload, null);
     }
 
@@ -74,7 +76,8 @@ public static class WebSocketBroadcasts
     /// <param name="status">Status, as in <see cref="WebSocketSession.Close(WebSocketStatus, string)"/>.</param>
     /// <param name="reason">Reason text, as there.</param>
     /// <exception cref="ArgumentOutOfRangeException">The status may not be sent.</exception>
-    public static ValueTask CloseAllAsync(this SessionGroup group, WebSocketStatus status = WebSocketStatus.GoingAway, string reason = "")
+    public static ValueTask CloseAllAsync(this SessionGroup group, WebSocketStatus status = WebSocketStatus.GoingAway,
+        string reason = "")
     {
         ArgumentNullException.ThrowIfNull(group);
         WebSocketSession.Check(status, reason);
@@ -93,7 +96,8 @@ public static class WebSocketBroadcasts
         internal readonly ReadOnlySpan<byte> Payload = payload;
     }
 
-    private static SendResult Broadcast(SessionGroup group, WebSocketOpcode opcode, ReadOnlySpan<byte> payload, Session? except)
+    private static SendResult Broadcast(SessionGroup group, WebSocketOpcode opcode, ReadOnlySpan<byte> payload,
+        Session? except)
     {
         ArgumentNullException.ThrowIfNull(group);
         return group.Broadcast(new Message(opcode, payload), Write, except);
@@ -118,7 +122,8 @@ public static class WebSocketBroadcasts
         }
     }
 
-    private static void WriteFrame(WebSocketWriter writer, WebSocketOpcode opcode, ReadOnlySpan<byte> payload, bool isCompressed, IBufferWriter<byte> output)
+    private static void WriteFrame(WebSocketWriter writer, WebSocketOpcode opcode, ReadOnlySpan<byte> payload,
+        bool isCompressed, IBufferWriter<byte> output)
     {
         Span<byte> target = output.GetSpan(writer.FrameLength(payload.Length));
         output.Advance(writer.WriteFrame(target, opcode, payload, isCompressed));

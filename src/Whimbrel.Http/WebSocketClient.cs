@@ -22,7 +22,8 @@ public sealed class WebSocketClient : Client
     /// <param name="tls">TLS settings for <c>wss://</c>; null for the defaults.</param>
     /// <exception cref="ArgumentException">The address is malformed, TLS settings are given for <c>ws://</c>, or an
     /// option is out of range.</exception>
-    public WebSocketClient(string address, Func<WebSocketSession> session, WebSocketOptions? options = null, TlsOptions? tls = null)
+    public WebSocketClient(string address, Func<WebSocketSession> session, WebSocketOptions? options = null,
+        TlsOptions? tls = null)
         : this(Parse(address), new ClientOptions { Tls = tls }, session, options)
     {
     }
@@ -43,19 +44,24 @@ public sealed class WebSocketClient : Client
     /// The address is malformed, <paramref name="client"/> contradicts it (another host or port, TLS for <c>ws://</c>),
     /// or an option is out of range.
     /// </exception>
-    public WebSocketClient(string address, ClientOptions client, Func<WebSocketSession> session, WebSocketOptions? options = null)
+    public WebSocketClient(string address, ClientOptions client, Func<WebSocketSession> session,
+        WebSocketOptions? options = null)
         : this(Parse(address), client, session, options)
     {
     }
 
-    private WebSocketClient(Uri address, ClientOptions client, Func<WebSocketSession> session, WebSocketOptions? options)
+    private WebSocketClient(Uri address, ClientOptions client, Func<WebSocketSession> session,
+        WebSocketOptions? options)
         : base(OptionsFor(address, client), static context => new WebSocketConnect((WebSocketClient)context.Client!))
     {
         ArgumentNullException.ThrowIfNull(session);
         _session = session;
         WebSocket = options ?? new WebSocketOptions();
         WebSocket.Check();
-        if (!ReferenceEquals(WebSocket.Origins, WebSocketOrigins.SameHost)) throw new ArgumentException($"{nameof(WebSocketOptions)}.{nameof(WebSocketOptions.Origins)} is for routes. A client says from where it comes by Origin in {nameof(WebSocketOptions.Fields)}.", nameof(options));
+        if (!ReferenceEquals(WebSocket.Origins, WebSocketOrigins.SameHost))
+            throw new ArgumentException($"{nameof(WebSocketOptions)}.{nameof(WebSocketOptions.Origins)} is for "
+                + $"routes. A client says from where it comes by Origin in {nameof(WebSocketOptions.Fields)}.",
+                nameof(options));
         IsSecure = address.Scheme == "wss";
         _target = address.PathAndQuery;
         _authority = address.IsDefaultPort ? HostOf(address) : $"{HostOf(address)}:{address.Port}";
@@ -100,8 +106,15 @@ public sealed class WebSocketClient : Client
         if (Failure is not null) return Failure;
         // The response of a server without TLS to a ClientHello is not a TLS record, and many such servers send
         // nothing.
-        bool isMaybePlain = IsSecure && failure.InnerException is TlsException { Failure: TlsFailure.NotTls or TlsFailure.BadRecord or TlsFailure.PeerLeft or TlsFailure.TimedOut };
-        return isMaybePlain ? new NetworkException(failure.Error with { Message = $"{failure.Message} The port may be without TLS: then write ws://." }, failure.InnerException) : failure;
+        bool isMaybePlain = IsSecure && failure.InnerException is TlsException
+        {
+            Failure: TlsFailure.NotTls or TlsFailure.BadRecord or TlsFailure.PeerLeft or TlsFailure.TimedOut
+        };
+        return isMaybePlain
+            ? new NetworkException(
+                failure.Error with { Message = $"{failure.Message} The port may be without TLS: then write ws://." },
+                failure.InnerException)
+            : failure;
     }
 
     internal void ReportOpened(WebSocketSession session) => base.ReportOpened(session);
@@ -111,7 +124,8 @@ public sealed class WebSocketClient : Client
     /// <param name="reason">Reason why the last connection or attempt ended.</param>
     protected override bool IsFinal(CloseReason reason) => AnswerIsFinal || (!EndWasTheirs && base.IsFinal(reason));
 
-    internal WebSocketSession NewSession() => _session() ?? throw new InvalidOperationException("The factory made no session.");
+    internal WebSocketSession NewSession() =>
+        _session() ?? throw new InvalidOperationException("The factory made no session.");
 
     /// <summary>Writes the request of one handshake.</summary>
     internal byte[] Request(ReadOnlySpan<byte> key, DeflateTerms? offer)
@@ -122,9 +136,13 @@ public sealed class WebSocketClient : Client
         writer.Field(HttpField.Host, Encoding.ASCII.GetBytes(_authority));
         writer.CheckedFields("Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"u8);
         writer.Field(HttpField.SecWebSocketKey, key);
-        if (WebSocket.SubProtocols.Count > 0) writer.Field(HttpField.SecWebSocketProtocol, Encoding.ASCII.GetBytes(string.Join(", ", WebSocket.SubProtocols)));
-        if (offer is { } terms) writer.Field(HttpField.SecWebSocketExtensions, Encoding.ASCII.GetBytes(WebSocketRoute.TextOf(terms)));
-        foreach ((string name, string value) in WebSocket.Fields) writer.Field(Encoding.UTF8.GetBytes(name), Encoding.UTF8.GetBytes(value));
+        if (WebSocket.SubProtocols.Count > 0)
+            writer.Field(HttpField.SecWebSocketProtocol,
+                Encoding.ASCII.GetBytes(string.Join(", ", WebSocket.SubProtocols)));
+        if (offer is { } terms)
+            writer.Field(HttpField.SecWebSocketExtensions, Encoding.ASCII.GetBytes(WebSocketRoute.TextOf(terms)));
+        foreach ((string name, string value) in WebSocket.Fields)
+            writer.Field(Encoding.UTF8.GetBytes(name), Encoding.UTF8.GetBytes(value));
         writer.EndHead();
         if (writer.IsFull) throw new ArgumentException("The request is too long.");
         return bytes[..writer.Length];
@@ -133,8 +151,12 @@ public sealed class WebSocketClient : Client
     private static Uri Parse(string address)
     {
         ArgumentNullException.ThrowIfNull(address);
-        if (!Uri.TryCreate(address, UriKind.Absolute, out Uri? uri) || uri.Scheme is not ("ws" or "wss") || uri.Host.Length == 0) throw new ArgumentException($"An address of a WebSocket is ws://host/path or wss://host/path, not {address}.", nameof(address));
-        if (uri.UserInfo.Length > 0 || uri.Fragment.Length > 0) throw new ArgumentException("The address of a WebSocket has no user and no fragment.", nameof(address));
+        if (!Uri.TryCreate(address, UriKind.Absolute, out Uri? uri) || uri.Scheme is not ("ws" or "wss")
+            || uri.Host.Length == 0)
+            throw new ArgumentException(
+                $"An address of a WebSocket is ws://host/path or wss://host/path, not {address}.", nameof(address));
+        if (uri.UserInfo.Length > 0 || uri.Fragment.Length > 0)
+            throw new ArgumentException("The address of a WebSocket has no user and no fragment.", nameof(address));
         return uri;
     }
 
@@ -142,15 +164,18 @@ public sealed class WebSocketClient : Client
     {
         ArgumentNullException.ThrowIfNull(client);
         bool isSecure = address.Scheme == "wss";
-        if (!isSecure && client.Tls is not null) throw Contradiction(address, "is without TLS, and Tls is given: write wss://, or leave Tls out");
-        if (client.EndPoint is null && client.Address is null && client.EndPoints.Count == 0) return client.With($"{(isSecure ? "tls" : "tcp")}://{HostOf(address)}:{address.Port}");
+        if (!isSecure && client.Tls is not null)
+            throw Contradiction(address, "is without TLS, and Tls is given: write wss://, or leave Tls out");
+        if (client.EndPoint is null && client.Address is null && client.EndPoints.Count == 0)
+            return client.With($"{(isSecure ? "tls" : "tcp")}://{HostOf(address)}:{address.Port}");
         bool isByName = true;
         if (client.EndPoint is { } endPoint) isByName &= IsByName(address, endPoint);
         foreach (EndPoint each in client.EndPoints) isByName &= IsByName(address, each);
         if (client.Address is { } text) isByName &= IsByName(address, text, isSecure);
         if (!isSecure || isByName) return isSecure && client.Tls is null ? client.With(tls: new TlsOptions()) : client;
         if (client.Tls is { HostName: null, ChecksHostName: true, Verify: null, PinnedKeys.Count: 0 })
-            throw Contradiction(address, $"is reached by an address without its name, which the certificate must cover: set Tls.HostName to {address.IdnHost}, or leave the end point out");
+            throw Contradiction(address, $"is reached by an address without its name, which the certificate must "
+                + $"cover: set Tls.HostName to {address.IdnHost}, or leave the end point out");
         return client.Tls is null ? client.With(tls: new TlsOptions { HostName = address.IdnHost }) : client;
     }
 
@@ -161,24 +186,34 @@ public sealed class WebSocketClient : Client
         bool isLiteral = IPAddress.TryParse(address.IdnHost, out IPAddress? literal);
         (bool fits, bool isByName) = endPoint switch
         {
-            IPEndPoint ip => (ip.Port == address.Port && (!isLiteral || ip.Address.MapToIPv6().Equals(literal!.MapToIPv6())), isLiteral),
-            DnsEndPoint dns => (dns.Port == address.Port && dns.Host.Equals(address.IdnHost, StringComparison.OrdinalIgnoreCase), true),
+            IPEndPoint ip => (ip.Port == address.Port
+                && (!isLiteral || ip.Address.MapToIPv6().Equals(literal!.MapToIPv6())), isLiteral),
+            DnsEndPoint dns => (
+                dns.Port == address.Port && dns.Host.Equals(address.IdnHost, StringComparison.OrdinalIgnoreCase), true),
             _ => (true, false), // a Unix path has neither: it is a route to the host
         };
-        if (!fits) throw Contradiction(address, $"says where to connect, and {endPoint} is another place: leave the end point out, or change the address");
+        if (!fits) throw Contradiction(address,
+            $"says where to connect, and {endPoint} is another place: leave the end point out, or change the address");
         return isByName;
     }
 
     private static bool IsByName(Uri address, string text, bool isSecure)
     {
-        if (!NetworkAddress.TryParse(text, out NetworkAddress? parsed, out string? mistake)) throw new ArgumentException($"{nameof(ClientOptions)}.Address: {mistake}", nameof(address));
+        if (!NetworkAddress.TryParse(text, out NetworkAddress? parsed, out string? mistake))
+            throw new ArgumentException($"{nameof(ClientOptions)}.Address: {mistake}", nameof(address));
         if (parsed.Scheme is not ("tcp" or "tls")) return false;
-        if (parsed.Scheme == "tls" && !isSecure) throw Contradiction(address, $"is without TLS, and Address is {text}: write wss://, or leave Address out");
-        if (parsed.Service is not null) throw Contradiction(address, $"has a port, and Address is {text}: leave Address out");
-        return IsByName(address, IPAddress.TryParse(parsed.Host, out IPAddress? ip) ? new IPEndPoint(ip, parsed.Port) : new DnsEndPoint(parsed.Host, parsed.Port));
+        if (parsed.Scheme == "tls" && !isSecure)
+            throw Contradiction(address, $"is without TLS, and Address is {text}: write wss://, or leave Address out");
+        if (parsed.Service is not null)
+            throw Contradiction(address, $"has a port, and Address is {text}: leave Address out");
+        return IsByName(address, IPAddress.TryParse(parsed.Host, out IPAddress? ip)
+            ? new IPEndPoint(ip, parsed.Port)
+            : new DnsEndPoint(parsed.Host, parsed.Port));
     }
 
-    private static ArgumentException Contradiction(Uri address, string what) => new($"{address.OriginalString} {what}.", nameof(address));
+    private static ArgumentException Contradiction(Uri address, string what) =>
+        new($"{address.OriginalString} {what}.", nameof(address));
 
-    private static string HostOf(Uri address) => address.HostNameType == UriHostNameType.IPv6 ? $"[{address.IdnHost}]" : address.IdnHost;
+    private static string HostOf(Uri address) =>
+        address.HostNameType == UriHostNameType.IPv6 ? $"[{address.IdnHost}]" : address.IdnHost;
 }

@@ -30,17 +30,32 @@ public sealed class WebSocketDeflate
     /// <summary>zlib's memory level, besides the window: 1 to 9, doubled with each step; default 5.</summary>
     public int MemoryLevel { get; init; } = 5;
 
-    internal DeflateTerms AsServer() => new() { ServerForgets = Forgets, ClientForgets = PeerForgets, ServerBits = WindowBits, ClientBits = PeerWindowBits };
+    internal DeflateTerms AsServer() => new()
+    {
+        ServerForgets = Forgets,
+        ClientForgets = PeerForgets,
+        ServerBits = WindowBits,
+        ClientBits = PeerWindowBits
+    };
 
     // The server may use any window up to the offered one; the client can always use a smaller one.
-    internal DeflateTerms AsClient() => new() { ServerForgets = PeerForgets, ClientForgets = Forgets, ServerBits = PeerWindowBits, ClientBits = DeflateTerms.MostBits, OffersClientBits = true };
+    internal DeflateTerms AsClient() => new()
+    {
+        ServerForgets = PeerForgets,
+        ClientForgets = Forgets,
+        ServerBits = PeerWindowBits,
+        ClientBits = DeflateTerms.MostBits,
+        OffersClientBits = true
+    };
 
     internal void Check(List<string> mistakes)
     {
         if (Level is < 1 or > 9) mistakes.Add($"Deflate.{nameof(Level)} is {Level}: 1 to 9.");
         if (LeastBytes < 0) mistakes.Add($"Deflate.{nameof(LeastBytes)} is {LeastBytes}: 0 and more.");
-        if (WindowBits is < DeflateTerms.LeastWrittenBits or > DeflateTerms.MostBits) mistakes.Add($"Deflate.{nameof(WindowBits)} is {WindowBits}: 9 to 15.");
-        if (PeerWindowBits is < DeflateTerms.LeastWrittenBits or > DeflateTerms.MostBits) mistakes.Add($"Deflate.{nameof(PeerWindowBits)} is {PeerWindowBits}: 9 to 15.");
+        if (WindowBits is < DeflateTerms.LeastWrittenBits or > DeflateTerms.MostBits)
+            mistakes.Add($"Deflate.{nameof(WindowBits)} is {WindowBits}: 9 to 15.");
+        if (PeerWindowBits is < DeflateTerms.LeastWrittenBits or > DeflateTerms.MostBits)
+            mistakes.Add($"Deflate.{nameof(PeerWindowBits)} is {PeerWindowBits}: 9 to 15.");
         if (MemoryLevel is < 1 or > 9) mistakes.Add($"Deflate.{nameof(MemoryLevel)} is {MemoryLevel}: 1 to 9.");
     }
 }

@@ -30,7 +30,8 @@ public sealed class WebSocketException : IOException
     }
 
     internal WebSocketException(WebSocketStatus status, string reason)
-        : base($"The peer closed the WebSocket with {(int)status}{(Enum.IsDefined(status) ? $" ({status})" : "")}{(reason.Length == 0 ? "" : $": {reason}")}. What was read is not known to be whole.")
+        : base($"The peer closed the WebSocket with {(int)status}{(Enum.IsDefined(status) ? $" ({status})" : "")}"
+            + $"{(reason.Length == 0 ? "" : $": {reason}")}. What was read is not known to be whole.")
     {
         Status = status;
         Reason = reason;

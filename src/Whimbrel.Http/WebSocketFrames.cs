@@ -34,9 +34,11 @@ public static class WebSocketFrames
     {
         WebSocketWriter writer = WriterOf(ofClient);
         WebSocketOpcode opcode = OpcodeOf(part);
-        if (opcode >= WebSocketOpcode.Close && payload.Length > WebSocketReader.MostControlBytes) throw new ArgumentException("A control frame has up to 125 bytes.", nameof(payload));
+        if (opcode >= WebSocketOpcode.Close && payload.Length > WebSocketReader.MostControlBytes)
+            throw new ArgumentException("A control frame has up to 125 bytes.", nameof(payload));
         if (opcode == WebSocketOpcode.Close) CheckClose(payload);
-        if (target.Length < writer.FrameLength(payload.Length)) throw new ArgumentException("The target is too small for the frame.", nameof(target));
+        if (target.Length < writer.FrameLength(payload.Length))
+            throw new ArgumentException("The target is too small for the frame.", nameof(target));
         return writer.WriteFrame(target, opcode, payload);
     }
 
@@ -51,9 +53,13 @@ public static class WebSocketFrames
     public static int WriteHead(Span<byte> target, WebSocketPart part, long payloadLength)
     {
         ArgumentOutOfRangeException.ThrowIfNegative(payloadLength);
-        if (part is not (WebSocketPart.Text or WebSocketPart.Binary)) throw new ArgumentOutOfRangeException(nameof(part), part, "A message is text or bytes; a control frame is short, and written whole.");
-        if (target.Length < MostHeadBytes) throw new ArgumentException("The target is too small for any head.", nameof(target));
-        return WriterOf(ofClient: false).WriteHead(target, OpcodeOf(part), isFinal: true, isCompressed: false, payloadLength, out _);
+        if (part is not (WebSocketPart.Text or WebSocketPart.Binary))
+            throw new ArgumentOutOfRangeException(nameof(part), part,
+                "A message is text or bytes; a control frame is short, and written whole.");
+        if (target.Length < MostHeadBytes)
+            throw new ArgumentException("The target is too small for any head.", nameof(target));
+        return WriterOf(ofClient: false)
+            .WriteHead(target, OpcodeOf(part), isFinal: true, isCompressed: false, payloadLength, out _);
     }
 
     /// <summary>Writes the server's response to a client's key (Sec-WebSocket-Accept).</summary>
@@ -67,7 +73,8 @@ public static class WebSocketFrames
         return true;
     }
 
-    private static WebSocketWriter WriterOf(bool ofClient) => new(ofClient ? WebSocketRole.Client : WebSocketRole.Server);
+    private static WebSocketWriter WriterOf(bool ofClient) =>
+        new(ofClient ? WebSocketRole.Client : WebSocketRole.Server);
 
     private static WebSocketOpcode OpcodeOf(WebSocketPart part) => part switch
     {
@@ -82,7 +89,10 @@ public static class WebSocketFrames
     private static void CheckClose(ReadOnlySpan<byte> payload)
     {
         if (WebSocketClose.Check(payload) == WebSocketRule.None) return;
-        string what = payload.Length < 2 ? "half a status" : $"the status {BinaryPrimitives.ReadUInt16BigEndian(payload)}, or a reason that is no UTF-8";
-        throw new ArgumentException($"A close cannot have {what}: nothing, or a status of 1000 to 1003, 1007 to 1014 or 3000 to 4999 and a reason.", nameof(payload));
+        string what = payload.Length < 2
+            ? "half a status"
+            : $"the status {BinaryPrimitives.ReadUInt16BigEndian(payload)}, or a reason that is no UTF-8";
+        throw new ArgumentException($"A close cannot have {what}: nothing, or a status of 1000 to 1003, 1007 to 1014 "
+            + $"or 3000 to 4999 and a reason.", nameof(payload));
     }
 }

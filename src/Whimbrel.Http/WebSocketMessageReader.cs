@@ -58,7 +58,9 @@ public sealed class WebSocketMessageReader
         {
             if (_isBadText) return Break(WebSocketRule.BadUtf8);
             WebSocketReading reading = _reader.Read(unread[taken..], out int count);
-            Span<byte> found = reading is WebSocketReading.Piece or WebSocketReading.Control ? unread.Slice(taken + _reader.Start, _reader.Length) : default;
+            Span<byte> found = reading is WebSocketReading.Piece or WebSocketReading.Control
+                ? unread.Slice(taken + _reader.Start, _reader.Length)
+                : default;
             taken += count;
             switch (reading)
             {
@@ -80,7 +82,8 @@ public sealed class WebSocketMessageReader
 
     private WebSocketPart Heed(ReadOnlySpan<byte> payload)
     {
-        if (_reader.Opcode != WebSocketOpcode.Close) return _reader.Opcode == WebSocketOpcode.Ping ? WebSocketPart.Ping : WebSocketPart.Pong;
+        if (_reader.Opcode != WebSocketOpcode.Close)
+            return _reader.Opcode == WebSocketOpcode.Ping ? WebSocketPart.Ping : WebSocketPart.Pong;
         Status = WebSocketClose.StatusOf(payload);
         Reason = WebSocketClose.ReasonOf(payload);
         return WebSocketPart.Close;

@@ -52,11 +52,18 @@ public sealed class WebSocketOptions
     {
         if (_isChecked) return;
         List<string> mistakes = [];
-        if (MessageLimitBytes is < WebSocketReader.MostControlBytes or > 1 << 30) mistakes.Add($"{nameof(MessageLimitBytes)} is {MessageLimitBytes}: 125 up to 1 GiB.");
-        if (Heartbeat != Timeout.InfiniteTimeSpan && (Heartbeat < TimeSpan.FromMilliseconds(100) || Heartbeat > s_longest)) mistakes.Add($"{nameof(Heartbeat)} is {Heartbeat}: 100 ms up to a day, or none.");
-        if (CloseTimeout < TimeSpan.FromMilliseconds(10) || CloseTimeout > s_longest) mistakes.Add($"{nameof(CloseTimeout)} is {CloseTimeout}: 10 ms up to a day.");
-        if (SubProtocols.Any(name => !HttpBytes.IsToken(name)) || SubProtocols.Distinct(StringComparer.Ordinal).Count() < SubProtocols.Count) mistakes.Add($"{nameof(SubProtocols)} are tokens, each once.");
-        if (InPieces && Deflate is not null) mistakes.Add($"{nameof(InPieces)} and {nameof(Deflate)} do not go together.");
+        if (MessageLimitBytes is < WebSocketReader.MostControlBytes or > 1 << 30)
+            mistakes.Add($"{nameof(MessageLimitBytes)} is {MessageLimitBytes}: 125 up to 1 GiB.");
+        if (Heartbeat != Timeout.InfiniteTimeSpan
+            && (Heartbeat < TimeSpan.FromMilliseconds(100) || Heartbeat > s_longest))
+            mistakes.Add($"{nameof(Heartbeat)} is {Heartbeat}: 100 ms up to a day, or none.");
+        if (CloseTimeout < TimeSpan.FromMilliseconds(10) || CloseTimeout > s_longest)
+            mistakes.Add($"{nameof(CloseTimeout)} is {CloseTimeout}: 10 ms up to a day.");
+        if (SubProtocols.Any(name => !HttpBytes.IsToken(name))
+            || SubProtocols.Distinct(StringComparer.Ordinal).Count() < SubProtocols.Count)
+            mistakes.Add($"{nameof(SubProtocols)} are tokens, each once.");
+        if (InPieces && Deflate is not null)
+            mistakes.Add($"{nameof(InPieces)} and {nameof(Deflate)} do not go together.");
         foreach ((string name, _) in Fields)
         {
             if (InsteadOf(name) is { } cure) mistakes.Add($"{nameof(Fields)} has {name}: {cure}.");

@@ -56,8 +56,11 @@ public sealed class WebSocketOrigins
         for (int i = 0; i < list.Length; i++)
         {
             string origin = origins[i];
-            if (!Uri.TryCreate(origin, UriKind.Absolute, out Uri? uri) || uri.Host.Length == 0 || uri.UserInfo.Length > 0 || uri.PathAndQuery != "/" || origin.EndsWith('/'))
-                throw new ArgumentException($"An origin is a scheme, a host and perhaps a port, such as https://example.org: {origin}", nameof(origins));
+            if (!Uri.TryCreate(origin, UriKind.Absolute, out Uri? uri) || uri.Host.Length == 0
+                || uri.UserInfo.Length > 0 || uri.PathAndQuery != "/" || origin.EndsWith('/'))
+                throw new ArgumentException(
+                    $"An origin is a scheme, a host and perhaps a port, such as https://example.org: {origin}",
+                    nameof(origins));
             // As a browser sends it: without the default port, and with the ASCII form of the host.
             string host = uri.HostNameType == UriHostNameType.IPv6 ? $"[{uri.IdnHost}]" : uri.IdnHost;
             list[i] = uri.IsDefaultPort ? $"{uri.Scheme}://{host}" : $"{uri.Scheme}://{host}:{uri.Port}";
@@ -78,10 +81,12 @@ public sealed class WebSocketOrigins
         if (_rule == Rule.Any || IsListed(origin)) return null;
         if (_rule == Rule.Listed) return (403, "Pages of this origin may not connect");
         bool wantsTls = _rule == Rule.SameBehindTls || request.Session.Tls is not null;
-        if (!IsSameHost(origin, request.Authority, out bool isHttps)) return (403, "Pages of this origin may not connect");
+        if (!IsSameHost(origin, request.Authority, out bool isHttps))
+            return (403, "Pages of this origin may not connect");
         if (isHttps == wantsTls) return null;
         return (403, isHttps
-            ? $"The page has https and this server has no TLS: behind a proxy that ends TLS the route needs {nameof(WebSocketOrigins)}.{nameof(SameHostBehindTls)}, or {nameof(WebSocketOrigins)}.{nameof(Of)}"
+            ? $"The page has https and this server has no TLS: behind a proxy that ends TLS the route needs "
+                + $"{nameof(WebSocketOrigins)}.{nameof(SameHostBehindTls)}, or {nameof(WebSocketOrigins)}.{nameof(Of)}"
             : "The page has http, and pages of this server have https");
     }
 
@@ -105,5 +110,6 @@ public sealed class WebSocketOrigins
     }
 
     // Browsers omit the default port of the scheme; other clients may send it.
-    private static ReadOnlySpan<byte> Without(ReadOnlySpan<byte> port, ReadOnlySpan<byte> host) => host.EndsWith(port) ? host[..^port.Length] : host;
+    private static ReadOnlySpan<byte> Without(ReadOnlySpan<byte> port, ReadOnlySpan<byte> host) =>
+        host.EndsWith(port) ? host[..^port.Length] : host;
 }

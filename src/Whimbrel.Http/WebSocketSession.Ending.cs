@@ -49,7 +49,8 @@ public partial class WebSocketSession
         // A post keeps the order after earlier sends of this thread.
         bool isTold = Post(static s =>
         {
-            (WebSocketSession session, WebSocketStatus status, string reason) = ((WebSocketSession, WebSocketStatus, string))s!;
+            (WebSocketSession session, WebSocketStatus status, string reason) =
+                ((WebSocketSession, WebSocketStatus, string))s!;
             session.SayGoodbye(status, reason);
         }, (this, status, reason));
         if (!isTold) EndConnection(peerFinished: false);
@@ -84,7 +85,8 @@ public partial class WebSocketSession
     /// <param name="cancellationToken">Cancels the wait: the connection is aborted, and the task is cancelled when it
     /// has ended.</param>
     /// <exception cref="ArgumentOutOfRangeException">The status may not be sent.</exception>
-    public ValueTask<CloseReason> CloseAsync(WebSocketStatus status, string reason = "", CancellationToken cancellationToken = default)
+    public ValueTask<CloseReason> CloseAsync(WebSocketStatus status, string reason = "",
+        CancellationToken cancellationToken = default)
     {
         Close(status, reason);
         return CloseAsync(cancellationToken);
@@ -108,7 +110,8 @@ public partial class WebSocketSession
         if ((Interlocked.Or(ref _order, SendsNothing) & SendsNothing) != 0) return;
         Post(static s =>
         {
-            (WebSocketSession session, WebSocketStatus status, string reason) = ((WebSocketSession, WebSocketStatus, string))s!;
+            (WebSocketSession session, WebSocketStatus status, string reason) =
+                ((WebSocketSession, WebSocketStatus, string))s!;
             session.SayClose(status, reason);
             if (session._peerHasClosed) session.EndAfterFrame(peerFinished: true);
         }, (this, status, reason));
@@ -132,7 +135,8 @@ public partial class WebSocketSession
     {
         ArgumentNullException.ThrowIfNull(reason);
         if (status != WebSocketStatus.None && !WebSocketClose.MaySend((int)status))
-            throw new ArgumentOutOfRangeException(nameof(status), (int)status, "A close frame has a status of 1000 to 1003, 1007 to 1014 or 3000 to 4999, or none (WebSocketStatus.None).");
+            throw new ArgumentOutOfRangeException(nameof(status), (int)status, "A close frame has a status of 1000 to "
+                + "1003, 1007 to 1014 or 3000 to 4999, or none (WebSocketStatus.None).");
     }
 
     /// <summary>Called when the peer's close frame has arrived, after this side has sent its own. Sends are not
@@ -164,7 +168,8 @@ public partial class WebSocketSession
         Interlocked.Or(ref _order, SendsNothing | Ends);
         _message.Release();
         _deflate?.Release();
-        _inbox?.Disconnected(_peerHasClosed ? null : new WebSocketException($"The WebSocket ended without a close frame of its peer: {reason}."));
+        _inbox?.Disconnected(_peerHasClosed
+            ? null : new WebSocketException($"The WebSocket ended without a close frame of its peer: {reason}."));
     }
 
     // ------------------------------------------------------------------ closing
@@ -183,7 +188,8 @@ public partial class WebSocketSession
         else WaitAtMost();
     }
 
-    private void WaitAtMost() => _closeTimer ??= Loop.StartTimer(_options!.CloseTimeout, static s => ((WebSocketSession)s!).EndConnection(peerFinished: false), this);
+    private void WaitAtMost() => _closeTimer ??= Loop.StartTimer(_options!.CloseTimeout,
+        static s => ((WebSocketSession)s!).EndConnection(peerFinished: false), this);
 
     /// <summary>Ends the connection, because the closing handshake is complete or will never be. Any thread.</summary>
     /// <param name="peerFinished">Whether both ends have sent a close frame.</param>
@@ -268,7 +274,8 @@ public partial class WebSocketSession
     {
         ReportProtocolError(new WebSocketException(WebSocketRules.TextOf(rule)));
         EndWith(WebSocketRules.StatusOf(rule), WebSocketRules.TextOf(rule));
-        _inbox?.End(new WebSocketException($"The peer broke a rule, and the WebSocket was closed: {WebSocketRules.TextOf(rule)}."));
+        _inbox?.End(new WebSocketException(
+            $"The peer broke a rule, and the WebSocket was closed: {WebSocketRules.TextOf(rule)}."));
     }
 
     // ------------------------------------------------------------------ the heart-beat

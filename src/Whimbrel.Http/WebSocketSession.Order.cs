@@ -46,7 +46,8 @@ public partial class WebSocketSession
 
     private void LeaveSend()
     {
-        if ((Interlocked.Decrement(ref _order) & (FrameWaits | Counted)) == FrameWaits) Post(static s => ((WebSocketSession)s!).QueueFrame(), this);
+        if ((Interlocked.Decrement(ref _order) & (FrameWaits | Counted)) == FrameWaits)
+            Post(static s => ((WebSocketSession)s!).QueueFrame(), this);
     }
 
     /// <summary>Queues the chosen close frame, or leaves it to the sends in progress on other threads. The session's
@@ -77,7 +78,8 @@ public partial class WebSocketSession
         BroadcastGate = BroadcastGate.Shut;
         byte[] frame = new byte[WebSocketReader.MostControlBytes + WebSocketWriter.MostHeadBytes];
         Span<byte> payload = stackalloc byte[WebSocketReader.MostControlBytes];
-        int length = _writer.WriteFrame(frame, WebSocketOpcode.Close, payload[..WebSocketClose.Write(payload, _frame.Status, _frame.Reason)]);
+        int length = _writer.WriteFrame(frame, WebSocketOpcode.Close,
+            payload[..WebSocketClose.Write(payload, _frame.Status, _frame.Reason)]);
         if (Send(frame.AsSpan(0, length)) == SendResult.Full)
         {
             // A SendAsync of another thread is not queued yet, and comes first.

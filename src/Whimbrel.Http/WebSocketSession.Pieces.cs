@@ -38,26 +38,31 @@ public partial class WebSocketSession
     /// <returns><see cref="SendResult.Refused"/> while another piece, or a stream, is being sent.</returns>
     /// <exception cref="InvalidOperationException">The message was begun as the other kind.</exception>
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
-    public async ValueTask<SendResult> SendPieceAsync(ReadOnlyMemory<byte> piece, bool isText, bool isLast, CancellationToken cancellationToken = default)
+    public async ValueTask<SendResult> SendPieceAsync(ReadOnlyMemory<byte> piece, bool isText, bool isLast,
+        CancellationToken cancellationToken = default)
     {
         int kind = isText ? InText : InBinary;
         int before = Interlocked.CompareExchange(ref _piece, Busy, kind);
         if (before != kind) before = Interlocked.CompareExchange(ref _piece, Busy, NoMessage);
         if (before == Busy) return SendResult.Refused;
-        if (before != kind && before != NoMessage) throw new InvalidOperationException("A message of the other kind was begun: end it first.");
+        if (before != kind && before != NoMessage)
+            throw new InvalidOperationException("A message of the other kind was begun: end it first.");
         int after = before;
         try
         {
             if (before == NoMessage)
             {
-                if (isLast) return await SendMessageAsync(OpcodeOf(isText), piece, cancellationToken).ConfigureAwait(false);
+                if (isLast)
+                    return await SendMessageAsync(OpcodeOf(isText), piece, cancellationToken).ConfigureAwait(false);
                 for (int step = HoldSteps; step > 0; step = NextOf(step))
                 {
                     if (!await PostStepAsync(step).ConfigureAwait(false)) return SendResult.Closed;
                 }
             }
 
-            SendResult result = await SendFrameOfPieceAsync(before == NoMessage ? OpcodeOf(isText) : WebSocketOpcode.Continuation, isLast, piece, cancellationToken).ConfigureAwait(false);
+            SendResult result = await SendFrameOfPieceAsync(
+                before == NoMessage ? OpcodeOf(isText) : WebSocketOpcode.Continuation, isLast, piece, cancellationToken)
+                .ConfigureAwait(false);
             if (result == SendResult.Queued) after = isLast ? NoMessage : kind;
             return result;
         }
@@ -74,7 +79,8 @@ public partial class WebSocketSession
     /// disposed.</param>
     /// <param name="cancellationToken">Cancels the send. If a part was sent already, the connection is closed with
     /// 1011, because the message has no end.</param>
-    public ValueTask<SendResult> SendTextAsync(Stream utf8, CancellationToken cancellationToken = default) => SendStreamAsync(utf8, isText: true, cancellationToken);
+    public ValueTask<SendResult> SendTextAsync(Stream utf8, CancellationToken cancellationToken = default) =>
+        SendStreamAsync(utf8, isText: true, cancellationToken);
 
     /// <summary>
     /// Sends a binary message that is read from a stream to its end, in pieces of at most 16 KiB. The rules until its
@@ -85,7 +91,8 @@ public partial class WebSocketSession
     /// <param name="cancellationToken">Cancels the send. If a part was sent already, the connection is closed with
     /// 1011, because the message has no end.</param>
     /// <returns><see cref="SendResult.Refused"/>, with nothing read, while a message in pieces is being sent.</returns>
-    public ValueTask<SendResult> SendBinaryAsync(Stream data, CancellationToken cancellationToken = default) => SendStreamAsync(data, isText: false, cancellationToken);
+    public ValueTask<SendResult> SendBinaryAsync(Stream data, CancellationToken cancellationToken = default) =>
+        SendStreamAsync(data, isText: false, cancellationToken);
 
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
     private async ValueTask<SendResult> SendStreamAsync(Stream source, bool isText, CancellationToken cancellationToken)
@@ -103,8 +110,10 @@ public partial class WebSocketSession
 
             while (true)
             {
-                int count = await source.ReadAsync(buffer.AsMemory(0, PieceBytes), cancellationToken).ConfigureAwait(false);
-                SendResult result = await SendFrameOfPieceAsync(hasBegun ? WebSocketOpcode.Continuation : OpcodeOf(isText), count == 0, buffer.AsMemory(0, count), cancellationToken).ConfigureAwait(false);
+                int count = await source.ReadAsync(buffer.AsMemory(0, PieceBytes), cancellationToken)
+                    .ConfigureAwait(false);
+                SendResult result = await SendFrameOfPieceAsync(hasBegun ? WebSocketOpcode.Continuation
+                    : OpcodeOf(isText), count == 0, buffer.AsMemory(0, count), cancellationToken).ConfigureAwait(false);
                 if (result != SendResult.Queued) return result;
                 hasBegun = true;
                 isWhole = count == 0;
@@ -121,9 +130,11 @@ public partial class WebSocketSession
         }
     }
 
-    private ValueTask<SendResult> SendFrameOfPieceAsync(WebSocketOpcode opcode, bool isFinal, ReadOnlyMemory<byte> piece, CancellationToken cancellationToken)
+    private ValueTask<SendResult> SendFrameOfPieceAsync(WebSocketOpcode opcode, bool isFinal,
+        ReadOnlyMemory<byte> piece, CancellationToken cancellationToken)
     {
-        if (IsOnLoop) return IsClosing ? new(SendResult.Closed) : SendFrameAsync(opcode, isFinal, piece, cancellationToken);
+        if (IsOnLoop)
+            return IsClosing ? new(SendResult.Closed) : SendFrameAsync(opcode, isFinal, piece, cancellationToken);
         if (!TryEnterSend()) return new(SendResult.Closed);
         try
         {
@@ -140,7 +151,9 @@ public partial class WebSocketSession
     // The steps that hold others back are inlined in the callers. A method of their own would need one more state
     // machine from the caches of the runtime, which are per thread and not per session.
     private ValueTask<bool> PostStepAsync(int step) =>
-        step == HoldSteps ? PostAsync(static s => ((WebSocketSession)s!).HoldOthers(), this) : PostAsync(static _ => { }, null);
+        step == HoldSteps
+            ? PostAsync(static s => ((WebSocketSession)s!).HoldOthers(), this)
+            : PostAsync(static _ => { }, null);
 
     // The second step repeats until all sends that had checked before are complete; the third runs after their
     // messages.

@@ -16,7 +16,8 @@ public partial class WebSocketSession
         if (GetType() == typeof(WebSocketSession)) _inbox = new WebSocketInbox(this, null);
     }
 
-    internal WebSocketSession(Func<WebSocketSession, CancellationToken, Task> handler) => _inbox = new WebSocketInbox(this, handler);
+    internal WebSocketSession(Func<WebSocketSession, CancellationToken, Task> handler) =>
+        _inbox = new WebSocketInbox(this, handler);
 
     /// <summary>Connects a session with pulled messages. <see cref="WebSocketClient"/> has more options.</summary>
     /// <param name="address"><c>ws://host:port/path?query</c>, or <c>wss://</c> with TLS.</param>
@@ -26,7 +27,8 @@ public partial class WebSocketSession
     /// <exception cref="WebSocketException">The server rejected the handshake, or its response is not
     /// valid.</exception>
     /// <exception cref="NetworkException">The connection failed.</exception>
-    public static ValueTask<WebSocketSession> ConnectAsync(string address, WebSocketOptions? options = null, TlsOptions? tls = null, CancellationToken cancellationToken = default) =>
+    public static ValueTask<WebSocketSession> ConnectAsync(string address, WebSocketOptions? options = null,
+        TlsOptions? tls = null, CancellationToken cancellationToken = default) =>
         new WebSocketClient(address, static () => new WebSocketSession(), options, tls).ConnectAsync(cancellationToken);
 
     /// <summary>
@@ -41,7 +43,8 @@ public partial class WebSocketSession
     /// <exception cref="InvalidOperationException">A receive is pending, or messages of this class go to
     /// overrides.</exception>
     /// <exception cref="WebSocketException">The connection has ended without a close frame of the peer.</exception>
-    public ValueTask<WebSocketReceived> ReceiveAsync(Memory<byte> into, CancellationToken cancellationToken = default) => Inbox.ReceiveAsync(into, cancellationToken);
+    public ValueTask<WebSocketReceived> ReceiveAsync(Memory<byte> into,
+        CancellationToken cancellationToken = default) => Inbox.ReceiveAsync(into, cancellationToken);
 
     /// <summary>Receives as <see cref="ReceiveAsync"/> does, blocking. Throws on a loop's thread and in a pool callback
     /// of this session: use await there.</summary>
@@ -72,13 +75,15 @@ public partial class WebSocketSession
         WebSocketInbox inbox = Inbox;
         while (true)
         {
-            WebSocketReceived got = await inbox.ReceiveAsync(inbox.RoomForMessage(), cancellationToken).ConfigureAwait(false);
+            WebSocketReceived got = await inbox.ReceiveAsync(inbox.RoomForMessage(), cancellationToken)
+                .ConfigureAwait(false);
             if (got.IsEnd) return null;
             if (inbox.AddToMessage(got.Count) > _options!.MessageLimitBytes)
             {
                 inbox.WasTooLarge = true;
                 Close(WebSocketStatus.MessageTooBig, WebSocketRules.TextOf(WebSocketRule.MessageTooLarge));
-                throw new WebSocketException($"A message has more than {_options.MessageLimitBytes} bytes ({nameof(WebSocketOptions.MessageLimitBytes)}).");
+                throw new WebSocketException($"A message has more than {_options.MessageLimitBytes} bytes "
+                    + $"({nameof(WebSocketOptions.MessageLimitBytes)}).");
             }
 
             if (got.IsLast) return new WebSocketMessage(inbox.TakeMessage(), got.IsText);
@@ -110,7 +115,8 @@ public partial class WebSocketSession
     /// <summary>Starts the handler of a route. The session's thread.</summary>
     protected override void OnConnected() => _inbox?.Start(_isInline);
 
-    internal WebSocketInbox Inbox => _inbox ?? throw new InvalidOperationException($"The messages of {GetType().Name} go to its overrides: a session of the class {nameof(WebSocketSession)} itself is pulled.");
+    internal WebSocketInbox Inbox => _inbox ?? throw new InvalidOperationException($"The messages of {GetType().Name} "
+        + $"go to its overrides: a session of the class {nameof(WebSocketSession)} itself is pulled.");
 
     /// <summary>Whether the session's callbacks run on the loop, and this thread is that loop.</summary>
     internal bool IsOnItsLoop => _isInline && Loop.IsCurrent;
@@ -118,7 +124,8 @@ public partial class WebSocketSession
     internal void HandlerThrew(Exception exception)
     {
         Close(WebSocketStatus.InternalError);
-        ReportException(exception, "The handler of a WebSocket route", "", IsConnected ? ErrorOutcome : "Its connection had ended.");
+        ReportException(exception, "The handler of a WebSocket route", "",
+            IsConnected ? ErrorOutcome : "Its connection had ended.");
     }
 
     private void TakeForReader(WebSocketInbox inbox, Span<byte> piece, bool isText, bool isLast)
@@ -138,12 +145,16 @@ public partial class WebSocketSession
     // This throws even if data is available, so that the result does not depend on timing.
     internal void ThrowIfNothingCanCome()
     {
-        if (!_isInline && IsOnSessionThread) throw new InvalidOperationException("A callback of this session would block for what only comes when it has returned: await it instead.");
+        if (!_isInline && IsOnSessionThread)
+            throw new InvalidOperationException(
+                "A callback of this session would block for what only comes when it has returned: await it instead.");
     }
 
     internal static T Block<T>(TimeSpan timeout, Func<CancellationToken, ValueTask<T>> receive)
     {
-        if (Loop.Current is not null) throw new InvalidOperationException("This would block the loop, and all its connections: await it instead.");
+        if (Loop.Current is not null)
+            throw new InvalidOperationException(
+                "This would block the loop, and all its connections: await it instead.");
         using CancellationTokenSource limit = new(timeout);
         try
         {

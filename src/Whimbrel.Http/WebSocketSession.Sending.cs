@@ -60,7 +60,9 @@ public partial class WebSocketSession
     /// not sent.</summary>
     /// <param name="data">Payload. May be reused when the task completes.</param>
     /// <param name="cancellationToken">Cancels the wait.</param>
-    public ValueTask<SendResult> SendBinaryAsync(ReadOnlyMemory<byte> data, CancellationToken cancellationToken = default) => SendMessageAsync(WebSocketOpcode.Binary, data, cancellationToken);
+    public ValueTask<SendResult> SendBinaryAsync(ReadOnlyMemory<byte> data,
+        CancellationToken cancellationToken = default) =>
+        SendMessageAsync(WebSocketOpcode.Binary, data, cancellationToken);
 
     /// <summary>Sends a ping. The peer's pong is passed to <see cref="OnPong"/>.</summary>
     /// <param name="payload">Up to 125 bytes.</param>
@@ -78,7 +80,9 @@ public partial class WebSocketSession
 
     /// <inheritdoc/>
     protected sealed override string? BroadcastRefusal =>
-        "a WebSocketSession is among the members, and its peer would take the bytes for a broken frame. Use BroadcastText or BroadcastBinary (using Whimbrel.Http), which write frames for it and plain bytes for others. A group of a cluster does so by ClusterOptions.Deliver.";
+        "a WebSocketSession is among the members, and its peer would take the bytes for a broken frame. Use "
+        + "BroadcastText or BroadcastBinary (using Whimbrel.Http), which write frames for it and plain bytes for "
+        + "others. A group of a cluster does so by ClusterOptions.Deliver.";
 
     // ------------------------------------------------------------------ frames
 
@@ -89,11 +93,13 @@ public partial class WebSocketSession
     }
 
     private static void ThrowNotText() =>
-        throw new ArgumentException("The text is not UTF-8, and a peer would close the connection with 1007. Nothing was sent. Send bytes that are no text with SendBinary or BroadcastBinary.", "utf8");
+        throw new ArgumentException("The text is not UTF-8, and a peer would close the connection with 1007. Nothing "
+            + "was sent. Send bytes that are no text with SendBinary or BroadcastBinary.", "utf8");
 
     private SendResult SendControl(WebSocketOpcode opcode, ReadOnlySpan<byte> payload)
     {
-        ArgumentOutOfRangeException.ThrowIfGreaterThan(payload.Length, WebSocketReader.MostControlBytes, nameof(payload));
+        ArgumentOutOfRangeException.ThrowIfGreaterThan(payload.Length, WebSocketReader.MostControlBytes,
+            nameof(payload));
         if (IsOnLoop) return IsClosing ? SendResult.Closed : SendSmall(opcode, payload);
         if (!TryEnterSend()) return SendResult.Closed;
         try
@@ -117,7 +123,8 @@ public partial class WebSocketSession
         }
 
         byte[] frame = ArrayPool<byte>.Shared.Rent(SmallBytes);
-        ValueTask<SendResult> sending = SendAsync(frame.AsMemory(0, _writer.WriteFrame(frame, WebSocketOpcode.Pong, ping)));
+        ValueTask<SendResult> sending =
+            SendAsync(frame.AsMemory(0, _writer.WriteFrame(frame, WebSocketOpcode.Pong, ping)));
         if (sending.IsCompletedSuccessfully)
         {
             ArrayPool<byte>.Shared.Return(frame);
@@ -149,7 +156,8 @@ public partial class WebSocketSession
 
     private SendResult SendMessage(WebSocketOpcode opcode, ReadOnlySpan<byte> payload)
     {
-        if (IsOnLoop) return IsClosing ? SendResult.Closed : _isInPieces ? SendResult.Refused : SendWhole(opcode, payload);
+        if (IsOnLoop)
+            return IsClosing ? SendResult.Closed : _isInPieces ? SendResult.Refused : SendWhole(opcode, payload);
         if (!TryEnterSend()) return SendResult.Closed;
         try
         {
@@ -171,7 +179,8 @@ public partial class WebSocketSession
     {
         int length = _writer.FrameLength(payload.Length);
         byte[]? rented = null;
-        Span<byte> frame = length <= SmallBytes ? stackalloc byte[SmallBytes] : rented = ArrayPool<byte>.Shared.Rent(length);
+        Span<byte> frame =
+            length <= SmallBytes ? stackalloc byte[SmallBytes] : rented = ArrayPool<byte>.Shared.Rent(length);
         try
         {
             return Send(frame[.._writer.WriteFrame(frame, opcode, payload)]);
@@ -182,9 +191,12 @@ public partial class WebSocketSession
         }
     }
 
-    private ValueTask<SendResult> SendMessageAsync(WebSocketOpcode opcode, ReadOnlyMemory<byte> payload, CancellationToken cancellationToken)
+    private ValueTask<SendResult> SendMessageAsync(WebSocketOpcode opcode, ReadOnlyMemory<byte> payload,
+        CancellationToken cancellationToken)
     {
-        if (IsOnLoop) return IsClosing ? new(SendResult.Closed) : _isInPieces ? new(SendResult.Refused) : SendWholeAsync(opcode, payload, cancellationToken);
+        if (IsOnLoop)
+            return IsClosing ? new(SendResult.Closed) : _isInPieces ? new(SendResult.Refused)
+                : SendWholeAsync(opcode, payload, cancellationToken);
         if (!TryEnterSend()) return new(SendResult.Closed);
         try
         {
@@ -196,15 +208,20 @@ public partial class WebSocketSession
         }
     }
 
-    private ValueTask<SendResult> SendWholeAsync(WebSocketOpcode opcode, ReadOnlyMemory<byte> payload, CancellationToken cancellationToken)
+    private ValueTask<SendResult> SendWholeAsync(WebSocketOpcode opcode, ReadOnlyMemory<byte> payload,
+        CancellationToken cancellationToken)
     {
-        if (IsWorthDeflating(payload.Length) && TrySendDeflatedAsync(opcode, payload, cancellationToken, out ValueTask<SendResult> deflated)) return deflated;
+        if (IsWorthDeflating(payload.Length)
+            && TrySendDeflatedAsync(opcode, payload, cancellationToken, out ValueTask<SendResult> deflated))
+            return deflated;
         return SendFrameAsync(opcode, isFinal: true, payload, cancellationToken);
     }
 
-    private ValueTask<SendResult> SendFrameAsync(WebSocketOpcode opcode, bool isFinal, ReadOnlyMemory<byte> payload, CancellationToken cancellationToken)
+    private ValueTask<SendResult> SendFrameAsync(WebSocketOpcode opcode, bool isFinal, ReadOnlyMemory<byte> payload,
+        CancellationToken cancellationToken)
     {
-        byte[] frame = ArrayPool<byte>.Shared.Rent(WebSocketWriter.MostHeadBytes + (_writer.Masks ? payload.Length : 0));
+        byte[] frame =
+            ArrayPool<byte>.Shared.Rent(WebSocketWriter.MostHeadBytes + (_writer.Masks ? payload.Length : 0));
         int head = _writer.WriteHead(frame, opcode, isFinal, isCompressed: false, payload.Length, out uint key);
         ValueTask<SendResult> sending;
         if (_writer.Masks)
@@ -238,11 +255,14 @@ public partial class WebSocketSession
     // ------------------------------------------------------------------ compressed
 
     // zlib writes no window of 256 bytes, which a peer may demand: then messages are sent uncompressed.
-    private bool IsWorthDeflating(int length) => _deflate is not null && length >= _options!.Deflate!.LeastBytes && DeflateBits >= DeflateTerms.LeastWrittenBits;
+    private bool IsWorthDeflating(int length) =>
+        _deflate is not null && length >= _options!.Deflate!.LeastBytes && DeflateBits >= DeflateTerms.LeastWrittenBits;
 
-    private bool Forgets => _role == WebSocketRole.Server ? _deflate!.Terms.ServerForgets : _deflate!.Terms.ClientForgets;
+    private bool Forgets =>
+        _role == WebSocketRole.Server ? _deflate!.Terms.ServerForgets : _deflate!.Terms.ClientForgets;
 
-    private int DeflateBits => Math.Min(_options!.Deflate!.WindowBits, _role == WebSocketRole.Server ? _deflate!.Terms.ServerBits : _deflate!.Terms.ClientBits);
+    private int DeflateBits => Math.Min(_options!.Deflate!.WindowBits,
+        _role == WebSocketRole.Server ? _deflate!.Terms.ServerBits : _deflate!.Terms.ClientBits);
 
     private bool IsOnLoop => _isInline && Loop.IsCurrent;
 
@@ -301,7 +321,8 @@ public partial class WebSocketSession
 
     // Messages compressed with a context must be queued in the order of compression. So a message that may have to wait
     // is sent uncompressed.
-    private bool TrySendDeflatedAsync(WebSocketOpcode opcode, ReadOnlyMemory<byte> payload, CancellationToken cancellationToken, out ValueTask<SendResult> sending)
+    private bool TrySendDeflatedAsync(WebSocketOpcode opcode, ReadOnlyMemory<byte> payload,
+        CancellationToken cancellationToken, out ValueTask<SendResult> sending)
     {
         sending = default;
         if (!Forgets && IsOnLoop)

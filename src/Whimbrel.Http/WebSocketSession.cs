@@ -65,14 +65,18 @@ public partial class WebSocketSession : Session
     /// <summary>Whether the session has, or had, a connection.</summary>
     internal bool HasBegun => _options is not null;
 
-    internal void Begin(WebSocketRole role, WebSocketOptions options, DeflateTerms? terms, string? subProtocol, Loop loop, Scheduling? scheduling)
+    internal void Begin(WebSocketRole role, WebSocketOptions options, DeflateTerms? terms, string? subProtocol,
+        Loop loop, Scheduling? scheduling)
     {
-        if (_options is not null) throw new InvalidOperationException("The factory gave a session that has, or had, a connection: make a new one for each.");
+        if (_options is not null)
+            throw new InvalidOperationException(
+                "The factory gave a session that has, or had, a connection: make a new one for each.");
         _role = role;
         _options = options;
         if (terms is { } agreed) _deflate = new DeflateContext(agreed);
         SubProtocol = subProtocol;
-        _reader = new WebSocketReader(role, options.InPieces || (_inbox is not null && terms is null) ? long.MaxValue : options.MessageLimitBytes, terms is not null);
+        _reader = new WebSocketReader(role, options.InPieces
+            || (_inbox is not null && terms is null) ? long.MaxValue : options.MessageLimitBytes, terms is not null);
         _writer = new WebSocketWriter(role);
         _isInline = scheduling != Scheduling.ThreadPool;
         _heard = true; // because the handshake was received
@@ -122,7 +126,9 @@ public partial class WebSocketSession : Session
     /// <param name="unread">Unconsumed bytes.</param>
     protected sealed override int OnData(ReadOnlySpan<byte> unread)
     {
-        if (_options is null) throw new InvalidOperationException("A WebSocket session serves a route of HttpServer.WebSocket or a WebSocketClient.");
+        if (_options is null)
+            throw new InvalidOperationException(
+                "A WebSocket session serves a route of HttpServer.WebSocket or a WebSocketClient.");
         _heard = true;
         Span<byte> bytes = Writable(unread);
         int taken = 0;
@@ -146,7 +152,9 @@ public partial class WebSocketSession : Session
         while (!IsAboveHighWaterMark && !IsReceivingPaused)
         {
             WebSocketReading reading = _reader.Read(bytes[at..], out int taken);
-            Span<byte> found = reading is WebSocketReading.Piece or WebSocketReading.Control ? bytes.Slice(at + _reader.Start, _reader.Length) : default;
+            Span<byte> found = reading is WebSocketReading.Piece or WebSocketReading.Control
+                ? bytes.Slice(at + _reader.Start, _reader.Length)
+                : default;
             at += taken;
             switch (reading)
             {
@@ -240,7 +248,8 @@ public partial class WebSocketSession : Session
         DeflateContext deflate = _deflate!;
         DeflateTerms terms = deflate.Terms;
         bool forgets = _role == WebSocketRole.Server ? terms.ClientForgets : terms.ServerForgets;
-        deflate.Inflater ??= Inflater.Rent(Math.Max(_role == WebSocketRole.Server ? terms.ClientBits : terms.ServerBits, DeflateTerms.LeastWrittenBits), forgets);
+        deflate.Inflater ??= Inflater.Rent(Math.Max(_role == WebSocketRole.Server ? terms.ClientBits : terms.ServerBits,
+            DeflateTerms.LeastWrittenBits), forgets);
         int before = deflate.Inflated.Length;
         switch (deflate.Inflater.Add(piece, isLast, ref deflate.Inflated, _options!.MessageLimitBytes))
         {

@@ -57,7 +57,8 @@ public sealed class WebSocketStream : Stream
     /// <param name="options">Limits and settings; null for the defaults.</param>
     /// <param name="tls">TLS settings for <c>wss://</c>; null for the defaults.</param>
     /// <param name="cancellationToken">Cancels the connect attempt.</param>
-    public static async ValueTask<WebSocketStream> ConnectAsync(string address, WebSocketOptions? options = null, TlsOptions? tls = null, CancellationToken cancellationToken = default) =>
+    public static async ValueTask<WebSocketStream> ConnectAsync(string address, WebSocketOptions? options = null,
+        TlsOptions? tls = null, CancellationToken cancellationToken = default) =>
         new(await WebSocketSession.ConnectAsync(address, options, tls, cancellationToken).ConfigureAwait(false));
 
     /// <summary>Underlying WebSocket: addresses, counters, pings, close status.</summary>
@@ -113,7 +114,8 @@ public sealed class WebSocketStream : Stream
     }
 
     /// <inheritdoc/>
-    public override IAsyncResult BeginRead(byte[] buffer, int offset, int count, AsyncCallback? callback, object? state) =>
+    public override IAsyncResult BeginRead(byte[] buffer, int offset, int count, AsyncCallback? callback,
+        object? state) =>
         TaskToAsyncResult.Begin(ReadAsync(buffer, offset, count, CancellationToken.None), callback, state);
 
     /// <inheritdoc/>
@@ -131,7 +133,8 @@ public sealed class WebSocketStream : Stream
         ThrowIfDisposed();
         if (cancellationToken.IsCancellationRequested) return ValueTask.FromCanceled(cancellationToken);
         if (buffer.IsEmpty) return default;
-        if (Session.IsCompressed && buffer.Length > MostCompressed) return WriteInMessagesAsync(buffer, cancellationToken);
+        if (Session.IsCompressed && buffer.Length > MostCompressed)
+            return WriteInMessagesAsync(buffer, cancellationToken);
         ValueTask<SendResult> sending = Session.SendBinaryAsync(buffer, cancellationToken);
         if (!sending.IsCompletedSuccessfully) return WaitForRoomAsync(sending);
         SendResult result = sending.Result;
@@ -150,7 +153,8 @@ public sealed class WebSocketStream : Stream
     private async ValueTask WriteInMessagesAsync(ReadOnlyMemory<byte> buffer, CancellationToken cancellationToken)
     {
         for (int at = 0; at < buffer.Length; at += MostCompressed)
-            await WaitForRoomAsync(Session.SendBinaryAsync(buffer.Slice(at, Math.Min(MostCompressed, buffer.Length - at)), cancellationToken)).ConfigureAwait(false);
+            await WaitForRoomAsync(Session.SendBinaryAsync(buffer.Slice(at,
+                Math.Min(MostCompressed, buffer.Length - at)), cancellationToken)).ConfigureAwait(false);
     }
 
     private static IOException FailureOf(SendResult result) => new(result switch
@@ -191,11 +195,14 @@ public sealed class WebSocketStream : Stream
         while (!data.IsEmpty)
         {
             ReadOnlySpan<byte> part = data[..Math.Min(data.Length, MostCompressed)];
-            SendResult result = Session.BytesPending + part.Length + WebSocketFrames.MostHeadBytes > Session.SendLimitBytes && Session.IsConnected ? SendResult.Full : Session.SendBinary(part);
+            SendResult result = Session.BytesPending + part.Length + WebSocketFrames.MostHeadBytes
+                > Session.SendLimitBytes && Session.IsConnected ? SendResult.Full : Session.SendBinary(part);
             if (result == SendResult.Full)
             {
-                throw new InvalidOperationException("The send queue has no room, and a synchronous write would block the loop, and all its connections: await WriteAsync instead. "
-                    + "A stream on top of this one that writes its end when it is disposed, such as GZipStream, is disposed by await using.");
+                throw new InvalidOperationException("The send queue has no room, and a synchronous write would block "
+                    + "the loop, and all its connections: await WriteAsync instead. "
+                    + "A stream on top of this one that writes its end when it is disposed, such as GZipStream, is "
+                    + "disposed by await using.");
             }
 
             if (result != SendResult.Queued) throw FailureOf(result);
@@ -219,7 +226,8 @@ public sealed class WebSocketStream : Stream
     }
 
     /// <inheritdoc/>
-    public override IAsyncResult BeginWrite(byte[] buffer, int offset, int count, AsyncCallback? callback, object? state) =>
+    public override IAsyncResult BeginWrite(byte[] buffer, int offset, int count, AsyncCallback? callback,
+        object? state) =>
         TaskToAsyncResult.Begin(WriteAsync(buffer, offset, count, CancellationToken.None), callback, state);
 
     /// <inheritdoc/>
@@ -279,7 +287,8 @@ public sealed class WebSocketStream : Stream
         }
         catch (TimeoutException e)
         {
-            throw new NetworkException(new NetworkError(0, ErrorCategory.Timeout, $"It was not done within {timeoutMs} ms (ReadTimeout, WriteTimeout)."), e);
+            throw new NetworkException(new NetworkError(0, ErrorCategory.Timeout,
+                $"It was not done within {timeoutMs} ms (ReadTimeout, WriteTimeout)."), e);
         }
     }
 
@@ -316,7 +325,8 @@ public sealed class WebSocketStream : Stream
 
     private static int Checked(int timeoutMs)
     {
-        if (timeoutMs is <= 0 and not Timeout.Infinite) throw new ArgumentOutOfRangeException(nameof(timeoutMs), timeoutMs, "From 1 ms, or -1 for no limit.");
+        if (timeoutMs is <= 0 and not Timeout.Infinite)
+            throw new ArgumentOutOfRangeException(nameof(timeoutMs), timeoutMs, "From 1 ms, or -1 for no limit.");
         return timeoutMs;
     }
 

@@ -19,19 +19,21 @@ namespace Whimbrel.Kestrel;
 /// <param name="isMapped">
 /// Whether the listener is an IPv6 one, so that IPv4 clients have IPv4-mapped addresses, as on their sockets.
 /// </param>
-internal sealed class WhimbrelConnection(ConnectionPipe pipe, TaskCompletionSource? over, bool isMapped = false) : ConnectionContext,
-    IFeatureCollection,
-    IConnectionIdFeature,
-    IConnectionTransportFeature,
-    IConnectionItemsFeature,
-    IConnectionLifetimeFeature,
-    IConnectionEndPointFeature,
-    IConnectionSocketFeature,
-    IMemoryPoolFeature
+internal sealed class WhimbrelConnection(ConnectionPipe pipe, TaskCompletionSource? over, bool isMapped = false)
+    : ConnectionContext,
+        IFeatureCollection,
+        IConnectionIdFeature,
+        IConnectionTransportFeature,
+        IConnectionItemsFeature,
+        IConnectionLifetimeFeature,
+        IConnectionEndPointFeature,
+        IConnectionSocketFeature,
+        IMemoryPoolFeature
 {
     private static readonly Type[] s_own =
     [
-        typeof(IConnectionIdFeature), typeof(IConnectionTransportFeature), typeof(IConnectionItemsFeature), typeof(IConnectionLifetimeFeature),
+        typeof(IConnectionIdFeature), typeof(IConnectionTransportFeature), typeof(IConnectionItemsFeature),
+        typeof(IConnectionLifetimeFeature),
         typeof(IConnectionEndPointFeature), typeof(IConnectionSocketFeature), typeof(IMemoryPoolFeature),
     ];
 
@@ -89,7 +91,8 @@ internal sealed class WhimbrelConnection(ConnectionPipe pipe, TaskCompletionSour
 
     MemoryPool<byte> IMemoryPoolFeature.MemoryPool => MemoryPool<byte>.Shared;
 
-    Socket IConnectionSocketFeature.Socket => pipe.Socket ?? throw new InvalidOperationException("The connection has ended, or its engine has no sockets.");
+    Socket IConnectionSocketFeature.Socket =>
+        pipe.Socket ?? throw new InvalidOperationException("The connection has ended, or its engine has no sockets.");
 
     /// <summary>
     /// Resets the connection; after the peer's FIN sends FIN instead, as the stock transport does. Kestrel aborts a
@@ -101,7 +104,8 @@ internal sealed class WhimbrelConnection(ConnectionPipe pipe, TaskCompletionSour
         else pipe.Abort(abortReason);
     }
 
-    void IConnectionLifetimeFeature.Abort() => Abort(new ConnectionAbortedException("The connection was aborted by IConnectionLifetimeFeature.Abort()."));
+    void IConnectionLifetimeFeature.Abort() =>
+        Abort(new ConnectionAbortedException("The connection was aborted by IConnectionLifetimeFeature.Abort()."));
 
     /// <summary>
     /// Completes both halves and closes the connection: flushed data is sent, within the limits of a close.
@@ -115,13 +119,16 @@ internal sealed class WhimbrelConnection(ConnectionPipe pipe, TaskCompletionSour
 
     // The core returns the IPv4 address. Applications written for the stock transport expect the mapped one.
     private EndPoint? Seen(EndPoint? endPoint) =>
-        isMapped && endPoint is IPEndPoint { AddressFamily: AddressFamily.InterNetwork } plain ? new IPEndPoint(plain.Address.MapToIPv6(), plain.Port) : endPoint;
+        isMapped && endPoint is IPEndPoint { AddressFamily: AddressFamily.InterNetwork } plain
+            ? new IPEndPoint(plain.Address.MapToIPv6(), plain.Port)
+            : endPoint;
 
     /// <summary>Returns the exception that Kestrel's readers expect for an end other than the peer's FIN.</summary>
     internal static Exception FailureOf(CloseReason reason) => reason switch
     {
         { Exception: ConnectionAbortedException aborted } => aborted,
-        { Cause: CloseCause.PeerReset } => new ConnectionResetException(reason.ToString(), new NetworkException(reason.Error)),
+        { Cause: CloseCause.PeerReset } =>
+            new ConnectionResetException(reason.ToString(), new NetworkException(reason.Error)),
         _ => new ConnectionAbortedException(reason.ToString(), reason.Exception ?? new NetworkException(reason.Error)),
     };
 
@@ -179,7 +186,8 @@ internal sealed class WhimbrelConnection(ConnectionPipe pipe, TaskCompletionSour
         }
     }
 
-    IEnumerator<KeyValuePair<Type, object>> IEnumerable<KeyValuePair<Type, object>>.GetEnumerator() => All().GetEnumerator();
+    IEnumerator<KeyValuePair<Type, object>> IEnumerable<KeyValuePair<Type, object>>.GetEnumerator() =>
+        All().GetEnumerator();
 
     IEnumerator IEnumerable.GetEnumerator() => All().GetEnumerator();
 }

@@ -13,7 +13,8 @@ namespace Whimbrel.Kestrel;
 internal sealed class WhimbrelListener : IConnectionListener
 {
     // Continuations run on the loop, because Kestrel itself hands each connection over to the thread pool.
-    private readonly Channel<WhimbrelConnection> _accepted = Channel.CreateUnbounded<WhimbrelConnection>(new UnboundedChannelOptions { AllowSynchronousContinuations = true });
+    private readonly Channel<WhimbrelConnection> _accepted = Channel.CreateUnbounded<WhimbrelConnection>(
+        new UnboundedChannelOptions { AllowSynchronousContinuations = true });
 
     private readonly Server _server;
     private readonly bool _isMapped;

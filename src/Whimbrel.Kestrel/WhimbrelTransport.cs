@@ -12,7 +12,8 @@ namespace Whimbrel.Kestrel;
 /// connections. Each connection is a <see cref="ConnectionContext"/> over a <see cref="ConnectionPipe"/>. Owns the
 /// engine, unless the options contain one. Thread-safe.
 /// </summary>
-public sealed partial class WhimbrelTransport : IConnectionListenerFactory, IConnectionListenerFactorySelector, IConnectionFactory, IAsyncDisposable
+public sealed partial class WhimbrelTransport
+    : IConnectionListenerFactory, IConnectionListenerFactorySelector, IConnectionFactory, IAsyncDisposable
 {
     private readonly Lock _gate = new();
     private readonly ILogger _logger;
@@ -49,7 +50,8 @@ public sealed partial class WhimbrelTransport : IConnectionListenerFactory, ICon
             lock (_gate)
             {
                 ObjectDisposedException.ThrowIf(_isDisposed, this);
-                return _own ??= new Engine(Options.EngineOptions ?? new EngineOptions { Name = "kestrel", OnDiagnosticEvent = Report });
+                return _own ??= new Engine(Options.EngineOptions
+                    ?? new EngineOptions { Name = "kestrel", OnDiagnosticEvent = Report });
             }
         }
     }
@@ -70,11 +72,15 @@ public sealed partial class WhimbrelTransport : IConnectionListenerFactory, ICon
     /// <exception cref="ArgumentException">
     /// The <see cref="WhimbrelTransportOptions"/> have mistakes; the message names all of them.
     /// </exception>
-    public async ValueTask<IConnectionListener> BindAsync(EndPoint endpoint, CancellationToken cancellationToken = default)
+    public async ValueTask<IConnectionListener> BindAsync(EndPoint endpoint,
+        CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(endpoint);
-        if (endpoint is FileHandleEndPoint) throw new NotSupportedException("Whimbrel makes its own sockets and takes none by a file handle: listen on an address, or leave this end point to the stock transport.");
-        if (endpoint is not (IPEndPoint or UnixDomainSocketEndPoint)) throw new NotSupportedException($"Whimbrel listens on TCP and Unix sockets, and {endpoint} is neither.");
+        if (endpoint is FileHandleEndPoint)
+            throw new NotSupportedException("Whimbrel makes its own sockets and takes none by a file handle: listen on "
+                + "an address, or leave this end point to the stock transport.");
+        if (endpoint is not (IPEndPoint or UnixDomainSocketEndPoint))
+            throw new NotSupportedException($"Whimbrel listens on TCP and Unix sockets, and {endpoint} is neither.");
         if (Options.FindMistakes() is { } mistakes) throw new ArgumentException(mistakes);
         WhimbrelListener listener = new(this, new ServerOptions
         {
@@ -109,7 +115,8 @@ public sealed partial class WhimbrelTransport : IConnectionListenerFactory, ICon
     /// <param name="endpoint">TCP or Unix end point, or a host name with a port.</param>
     /// <param name="cancellationToken">Cancels the attempt.</param>
     /// <returns>The connection. Dispose it to close it.</returns>
-    public async ValueTask<ConnectionContext> ConnectAsync(EndPoint endpoint, CancellationToken cancellationToken = default)
+    public async ValueTask<ConnectionContext> ConnectAsync(EndPoint endpoint,
+        CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(endpoint);
         if (Options.FindMistakes() is { } mistakes) throw new ArgumentException(mistakes);
@@ -123,7 +130,8 @@ public sealed partial class WhimbrelTransport : IConnectionListenerFactory, ICon
             DrainTimeout = Options.DrainTimeout,
             OnDiagnosticEvent = Report,
         };
-        return new WhimbrelConnection(await ConnectionPipe.ConnectAsync(options, Pipes, cancellationToken).ConfigureAwait(false), null);
+        return new WhimbrelConnection(
+            await ConnectionPipe.ConnectAsync(options, Pipes, cancellationToken).ConfigureAwait(false), null);
     }
 
     /// <summary>Stops the engine that the transport created, and with it all open connections.</summary>
@@ -140,8 +148,10 @@ public sealed partial class WhimbrelTransport : IConnectionListenerFactory, ICon
         if (own is not null) await own.DisposeAsync().ConfigureAwait(false);
     }
 
-    private void Report(DiagnosticEvent notice) => Noticed(_logger, notice.Kind, notice.Message, notice.Help, notice.Exception);
+    private void Report(DiagnosticEvent notice) =>
+        Noticed(_logger, notice.Kind, notice.Message, notice.Help, notice.Exception);
 
     [LoggerMessage(1, LogLevel.Warning, "{Kind}: {Message} {Help}", EventName = "DiagnosticEvent")]
-    private static partial void Noticed(ILogger logger, DiagnosticEventKind kind, string message, string help, Exception? exception);
+    private static partial void Noticed(ILogger logger, DiagnosticEventKind kind, string message, string help,
+        Exception? exception);
 }

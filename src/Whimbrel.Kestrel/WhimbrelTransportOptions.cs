@@ -52,7 +52,8 @@ public sealed class WhimbrelTransportOptions
     /// <summary>Time limit for sending queued data after a close. 10 ms up to 1 h; default 5 s.</summary>
     public TimeSpan DrainTimeout { get; set; } = TimeSpan.FromSeconds(5);
 
-    private const int LeastBuffer = 4 * 1024, MostBuffer = 1024 * 1024 * 1024, MostBacklog = 65_535, MostConnections = 10_000_000;
+    private const int LeastBuffer = 4 * 1024, MostBuffer = 1024 * 1024 * 1024, MostBacklog = 65_535,
+        MostConnections = 10_000_000;
 
     private static readonly TimeSpan s_leastDrain = TimeSpan.FromMilliseconds(10);
     private static readonly TimeSpan s_mostDrain = TimeSpan.FromHours(1);
@@ -64,13 +65,16 @@ public sealed class WhimbrelTransportOptions
     internal string? FindMistakes()
     {
         List<string> mistakes = [];
-        if (Engine is not null && EngineOptions is not null) mistakes.Add("Engine and EngineOptions are both given: EngineOptions are for an engine that the transport makes");
+        if (Engine is not null && EngineOptions is not null)
+            mistakes.Add(
+                "Engine and EngineOptions are both given: EngineOptions are for an engine that the transport makes");
         if (!Enum.IsDefined(Scheduling)) mistakes.Add($"Scheduling = {Scheduling}, allowed ThreadPool and Inline");
         Check(nameof(Backlog), Backlog, 1, MostBacklog);
         Check(nameof(MaxConnections), MaxConnections, 1, MostConnections);
         Check(nameof(MaxReadBufferBytes), MaxReadBufferBytes, LeastBuffer, MostBuffer);
         Check(nameof(MaxWriteBufferBytes), MaxWriteBufferBytes, LeastBuffer, MostBuffer);
-        if (DrainTimeout < s_leastDrain || DrainTimeout > s_mostDrain) mistakes.Add($"DrainTimeout = {DrainTimeout}, allowed {s_leastDrain} to {s_mostDrain}");
+        if (DrainTimeout < s_leastDrain || DrainTimeout > s_mostDrain)
+            mistakes.Add($"DrainTimeout = {DrainTimeout}, allowed {s_leastDrain} to {s_mostDrain}");
         return mistakes.Count == 0 ? null : $"UseWhimbrel, WhimbrelTransportOptions: {string.Join("; ", mistakes)}.";
 
         void Check(string name, int value, int least, int most)

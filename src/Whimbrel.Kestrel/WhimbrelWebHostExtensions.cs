@@ -13,7 +13,8 @@ public static class WhimbrelWebHostExtensions
     /// </summary>
     /// <param name="builder">Builder of the web host.</param>
     /// <param name="configure">Callback that sets options, or null for the defaults.</param>
-    public static IWebHostBuilder UseWhimbrel(this IWebHostBuilder builder, Action<WhimbrelTransportOptions>? configure = null)
+    public static IWebHostBuilder UseWhimbrel(this IWebHostBuilder builder,
+        Action<WhimbrelTransportOptions>? configure = null)
     {
         ArgumentNullException.ThrowIfNull(builder);
         return builder.ConfigureServices(services => services.AddWhimbrelTransport(configure));
@@ -25,12 +26,14 @@ public static class WhimbrelWebHostExtensions
     /// </summary>
     /// <param name="services">Services of the host.</param>
     /// <param name="configure">Callback that sets options, or null for the defaults.</param>
-    public static IServiceCollection AddWhimbrelTransport(this IServiceCollection services, Action<WhimbrelTransportOptions>? configure = null)
+    public static IServiceCollection AddWhimbrelTransport(this IServiceCollection services,
+        Action<WhimbrelTransportOptions>? configure = null)
     {
         ArgumentNullException.ThrowIfNull(services);
         if (configure is not null) services.Configure(configure);
         services.AddSingleton<WhimbrelTransport>();
-        services.AddSingleton<IConnectionListenerFactory>(static provider => provider.GetRequiredService<WhimbrelTransport>());
+        services.AddSingleton<IConnectionListenerFactory>(
+            static provider => provider.GetRequiredService<WhimbrelTransport>());
         services.AddSingleton<IConnectionFactory>(static provider => provider.GetRequiredService<WhimbrelTransport>());
         return services;
     }

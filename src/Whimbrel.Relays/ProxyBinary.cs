@@ -17,9 +17,11 @@ internal static class ProxyBinary
     private const int Unspecified = 0, OverV4 = 1, OverV6 = 2, OverUnix = 3;
     private const int Stream = 1, Datagram = 2;
 
-    internal static ReadOnlySpan<byte> Signature => [0x0D, 0x0A, 0x0D, 0x0A, 0x00, 0x0D, 0x0A, 0x51, 0x55, 0x49, 0x54, 0x0A];
+    internal static ReadOnlySpan<byte> Signature => [0x0D, 0x0A, 0x0D, 0x0A, 0x00, 0x0D, 0x0A, 0x51, 0x55, 0x49,
+        0x54, 0x0A];
 
-    internal static OperationStatus Read(ReadOnlySpan<byte> bytes, int limit, out ProxyHeader? header, out int length, out ProxyFault fault)
+    internal static OperationStatus Read(ReadOnlySpan<byte> bytes, int limit, out ProxyHeader? header, out int length,
+        out ProxyFault fault)
     {
         (header, length) = (null, 0);
         fault = CheckHead(bytes, limit, out int total);
@@ -35,9 +37,13 @@ internal static class ProxyBinary
     {
         int family = FamilyOf(header);
         int addresses = AddressLength(family);
-        int total = checked(HeadLength + addresses + header.Extensions.Sum(static e => Extensions.HeadLength + e.Value.Length) + (hasChecksum ? Extensions.HeadLength + sizeof(uint) : 0));
-        if (total > ProxyHeader.MaxLength) throw new InvalidOperationException($"A PROXY header has {ProxyHeader.MaxLength} bytes at most, this one would have {total}.");
-        if (header.Extensions.Any(static e => e.Type == ProxyExtension.Checksum)) throw new InvalidOperationException("A checksum is not given but asked for.");
+        int total = checked(HeadLength + addresses + header.Extensions.Sum(static e => Extensions.HeadLength
+            + e.Value.Length) + (hasChecksum ? Extensions.HeadLength + sizeof(uint) : 0));
+        if (total > ProxyHeader.MaxLength)
+            throw new InvalidOperationException(
+                $"A PROXY header has {ProxyHeader.MaxLength} bytes at most, this one would have {total}.");
+        if (header.Extensions.Any(static e => e.Type == ProxyExtension.Checksum))
+            throw new InvalidOperationException("A checksum is not given but asked for.");
         Span<byte> all = output.GetSpan(total)[..total];
         Signature.CopyTo(all);
         all[12] = (byte)(header.IsLocal ? LocalCommand : ProxyCommand);
@@ -79,7 +85,9 @@ internal static class ProxyBinary
         int family = bytes[12] == LocalCommand ? Unspecified : bytes[13] >> 4;
         int transport = bytes[13] & 15;
         // AF_UNSPEC means unspecified addresses with any transport.
-        if (bytes[12] == ProxyCommand && (family > OverUnix || transport > Datagram || (transport == Unspecified && family != Unspecified))) return ProxyFault.Family;
+        if (bytes[12] == ProxyCommand
+            && (family > OverUnix || transport > Datagram || (transport == Unspecified && family != Unspecified)))
+            return ProxyFault.Family;
         if (bytes.Length < HeadLength) return ProxyFault.None;
         int length = BinaryPrimitives.ReadUInt16BigEndian(bytes[14..]);
         if (length < AddressLength(family)) return ProxyFault.TooShort;
@@ -110,15 +118,19 @@ internal static class ProxyBinary
             checksumAt = 0;
         }
 
-        if (checksumAt > 0 && BinaryPrimitives.ReadUInt32BigEndian(rest[checksumAt..]) != ChecksumOf(all, at + checksumAt + sizeof(uint))) return ProxyFault.Checksum;
+        if (checksumAt > 0 && BinaryPrimitives.ReadUInt32BigEndian(rest[checksumAt..]) != ChecksumOf(all,
+            at + checksumAt + sizeof(uint)))
+            return ProxyFault.Checksum;
         (EndPoint? source, EndPoint? destination) = ReadAddresses(family, all[HeadLength..at]);
         List<ProxyExtension> extensions = [];
-        while (Extensions.Next(ref rest, out byte type, out ReadOnlySpan<byte> value)) extensions.Add(new ProxyExtension(type, value.ToArray()));
+        while (Extensions.Next(ref rest, out byte type, out ReadOnlySpan<byte> value))
+            extensions.Add(new ProxyExtension(type, value.ToArray()));
         header = new ProxyHeader(2, false, source, destination, extensions);
         return ProxyFault.None;
     }
 
-    private static int AddressLength(int family) => family switch { OverV4 => 8 + PortsLength, OverV6 => 32 + PortsLength, OverUnix => 2 * PathLength, _ => 0 };
+    private static int AddressLength(int family) =>
+        family switch { OverV4 => 8 + PortsLength, OverV6 => 32 + PortsLength, OverUnix => 2 * PathLength, _ => 0 };
 
     private static (EndPoint? Source, EndPoint? Destination) ReadAddresses(int family, ReadOnlySpan<byte> bytes)
     {
@@ -133,18 +145,21 @@ internal static class ProxyBinary
     // A path ends with a zero byte, an abstract name begins with one; an unnamed socket has none.
     private static UnixDomainSocketEndPoint? ReadPath(ReadOnlySpan<byte> bytes)
     {
-        ReadOnlySpan<byte> name = bytes[0] == 0 ? bytes.TrimEnd((byte)0) : bytes.IndexOf((byte)0) is >= 0 and int end ? bytes[..end] : bytes;
+        ReadOnlySpan<byte> name = bytes[0] == 0 ? bytes.TrimEnd((byte)0)
+            : bytes.IndexOf((byte)0) is >= 0 and int end ? bytes[..end] : bytes;
         string path = Encoding.UTF8.GetString(name);
 
         // Linux has 108 bytes for a path. Other systems have fewer, and .NET throws there.
-        return name.IsEmpty || name.Length >= PathLength || path.IndexOf('\0', 1) > 0 || Encoding.UTF8.GetByteCount(path) >= PathLength ? null : new UnixDomainSocketEndPoint(path);
+        return name.IsEmpty || name.Length >= PathLength || path.IndexOf('\0', 1) > 0
+            || Encoding.UTF8.GetByteCount(path) >= PathLength ? null : new UnixDomainSocketEndPoint(path);
     }
 
     private static int FamilyOf(ProxyHeader header) => header.Source switch
     {
         _ when header.IsLocal => Unspecified,
         UnixDomainSocketEndPoint => OverUnix,
-        IPEndPoint source => SameFamily(source.Address, ((IPEndPoint)header.Destination!).Address).From.AddressFamily == AddressFamily.InterNetworkV6 ? OverV6 : OverV4,
+        IPEndPoint source => SameFamily(source.Address, ((IPEndPoint)header.Destination!).Address).From.AddressFamily
+            == AddressFamily.InterNetworkV6 ? OverV6 : OverV4,
         _ => Unspecified,
     };
 
@@ -171,14 +186,16 @@ internal static class ProxyBinary
         // The bytes of sockaddr_un after the family, because ToString writes an abstract name as a path that begins
         // with @.
         SocketAddress address = endPoint.Serialize();
-        for (int i = FamilyLength; i < address.Size && i - FamilyLength < room.Length; i++) room[i - FamilyLength] = address[i];
+        for (int i = FamilyLength; i < address.Size && i - FamilyLength < room.Length; i++)
+            room[i - FamilyLength] = address[i];
     }
 
     // CRC-32C of all bytes, with zeros in place of the checksum, which ends at this offset.
     private static uint ChecksumOf(ReadOnlySpan<byte> all, int end)
     {
         uint crc = uint.MaxValue;
-        for (int i = 0; i < all.Length; i++) crc = BitOperations.Crc32C(crc, i >= end - sizeof(uint) && i < end ? (byte)0 : all[i]);
+        for (int i = 0; i < all.Length; i++)
+            crc = BitOperations.Crc32C(crc, i >= end - sizeof(uint) && i < end ? (byte)0 : all[i]);
         return ~crc;
     }
 }

@@ -32,12 +32,15 @@ public sealed class ProxyHeader
     {
         ArgumentNullException.ThrowIfNull(source);
         ArgumentNullException.ThrowIfNull(destination);
-        bool areUnix = source is System.Net.Sockets.UnixDomainSocketEndPoint && destination is System.Net.Sockets.UnixDomainSocketEndPoint;
-        if (!areUnix && (source is not IPEndPoint || destination is not IPEndPoint)) throw new ArgumentException("A PROXY header has two addresses of IP, or two Unix paths.", nameof(source));
+        bool areUnix = source is System.Net.Sockets.UnixDomainSocketEndPoint
+            && destination is System.Net.Sockets.UnixDomainSocketEndPoint;
+        if (!areUnix && (source is not IPEndPoint || destination is not IPEndPoint))
+            throw new ArgumentException("A PROXY header has two addresses of IP, or two Unix paths.", nameof(source));
         (Source, Destination) = (source, destination);
     }
 
-    internal ProxyHeader(int version, bool isLocal, EndPoint? source, EndPoint? destination, IReadOnlyList<ProxyExtension> extensions)
+    internal ProxyHeader(int version, bool isLocal, EndPoint? source, EndPoint? destination,
+        IReadOnlyList<ProxyExtension> extensions)
     {
         Version = version;
         IsLocal = isLocal;
@@ -55,7 +58,8 @@ public sealed class ProxyHeader
     /// <param name="local">Address that the client connected to, or null.</param>
     public static ProxyHeader Of(EndPoint? remote, EndPoint? local) => (remote, local) switch
     {
-        (IPEndPoint, IPEndPoint) or (System.Net.Sockets.UnixDomainSocketEndPoint, System.Net.Sockets.UnixDomainSocketEndPoint) => new ProxyHeader(remote, local),
+        (IPEndPoint, IPEndPoint) or (System.Net.Sockets.UnixDomainSocketEndPoint,
+            System.Net.Sockets.UnixDomainSocketEndPoint) => new ProxyHeader(remote, local),
         _ => new ProxyHeader(2, false, null, null, []),
     };
 
@@ -75,32 +79,42 @@ public sealed class ProxyHeader
     public IReadOnlyList<ProxyExtension> Extensions { get; init; } = [];
 
     /// <summary>Host name of the client's TLS handshake (SNI), or null.</summary>
-    public string? Authority => Value(ProxyExtension.Authority) is { } value ? Encoding.UTF8.GetString(value.Span) : null;
+    public string? Authority =>
+        Value(ProxyExtension.Authority) is { } value ? Encoding.UTF8.GetString(value.Span) : null;
 
     /// <summary>Protocol that client and proxy negotiated by ALPN, or null.</summary>
-    public string? ApplicationProtocol => Value(ProxyExtension.Alpn) is { } value ? Encoding.UTF8.GetString(value.Span) : null;
+    public string? ApplicationProtocol =>
+        Value(ProxyExtension.Alpn) is { } value ? Encoding.UTF8.GetString(value.Span) : null;
 
     /// <summary>Identifier that the proxy gave the connection, up to 128 bytes, or null.</summary>
     public ReadOnlyMemory<byte>? UniqueId => Value(ProxyExtension.UniqueId);
 
     /// <summary>Name of the network namespace of the client's connection, or null.</summary>
-    public string? NetworkNamespace => Value(ProxyExtension.NetworkNamespace) is { } value ? Encoding.UTF8.GetString(value.Span) : null;
+    public string? NetworkNamespace =>
+        Value(ProxyExtension.NetworkNamespace) is { } value ? Encoding.UTF8.GetString(value.Span) : null;
 
     /// <summary>
     /// Identifier of the client's VPC endpoint (<c>vpce-08d2bf15fac5001c9</c>), from a load balancer of AWS; otherwise
     /// null.
     /// </summary>
-    public string? AwsEndpointId => Value(ProxyExtension.Aws) is { Length: > 1 } value && value.Span[0] == Subtype ? Encoding.ASCII.GetString(value.Span[1..]) : null;
+    public string? AwsEndpointId => Value(ProxyExtension.Aws) is { Length: > 1 } value && value.Span[0] == Subtype
+        ? Encoding.ASCII.GetString(value.Span[1..])
+        : null;
 
     /// <summary>Link identifier of the client's private endpoint, from Azure's Private Link; otherwise null.</summary>
     public uint? AzureLinkId =>
-        Value(ProxyExtension.Azure) is { Length: 1 + sizeof(uint) } value && value.Span[0] == Subtype ? BinaryPrimitives.ReadUInt32LittleEndian(value.Span[1..]) : null;
+        Value(ProxyExtension.Azure) is { Length: 1 + sizeof(uint) } value && value.Span[0] == Subtype
+            ? BinaryPrimitives.ReadUInt32LittleEndian(value.Span[1..])
+            : null;
 
     /// <summary>Identifier of the connection in Google's Private Service Connect; otherwise null.</summary>
-    public ulong? GcpConnectionId => Value(ProxyExtension.Gcp) is { Length: sizeof(ulong) } value ? BinaryPrimitives.ReadUInt64BigEndian(value.Span) : null;
+    public ulong? GcpConnectionId => Value(ProxyExtension.Gcp) is { Length: sizeof(ulong) } value
+        ? BinaryPrimitives.ReadUInt64BigEndian(value.Span)
+        : null;
 
     /// <summary>TLS of the client's connection, or null if the header has no such field.</summary>
-    public ProxyTls? Tls => Value(ProxyExtension.Tls) is { Length: >= ProxyTls.HeadLength } value ? ProxyTls.Read(value) : null;
+    public ProxyTls? Tls =>
+        Value(ProxyExtension.Tls) is { Length: >= ProxyTls.HeadLength } value ? ProxyTls.Read(value) : null;
 
     /// <summary>
     /// Reads a header from the first bytes of a connection. Invalid bytes are reported as early as possible. The result
@@ -116,14 +130,17 @@ public sealed class ProxyHeader
     /// </param>
     /// <param name="limit">Maximum length of a header of version 2, 16 to <see cref="MaxLength"/> bytes.</param>
     /// <returns><c>Done</c>, <c>NeedMoreData</c> or <c>InvalidData</c>.</returns>
-    public static OperationStatus Read(ReadOnlySpan<byte> bytes, out ProxyHeader? header, out int length, out ProxyFault fault, int limit = DefaultLimit)
+    public static OperationStatus Read(ReadOnlySpan<byte> bytes, out ProxyHeader? header, out int length,
+        out ProxyFault fault, int limit = DefaultLimit)
     {
-        if (limit is < ProxyBinary.HeadLength or > MaxLength) throw new ArgumentOutOfRangeException(nameof(limit), limit, $"{ProxyBinary.HeadLength} to {MaxLength}");
+        if (limit is < ProxyBinary.HeadLength or > MaxLength)
+            throw new ArgumentOutOfRangeException(nameof(limit), limit, $"{ProxyBinary.HeadLength} to {MaxLength}");
         header = null;
         length = 0;
         fault = ProxyFault.None;
         if (bytes.IsEmpty) return OperationStatus.NeedMoreData;
-        if (StartsAs(bytes, ProxyBinary.Signature)) return ProxyBinary.Read(bytes, limit, out header, out length, out fault);
+        if (StartsAs(bytes, ProxyBinary.Signature))
+            return ProxyBinary.Read(bytes, limit, out header, out length, out fault);
         if (StartsAs(bytes, ProxyLine.Signature)) return ProxyLine.Read(bytes, out header, out length, out fault);
         fault = ProxyFault.NotAHeader;
         return OperationStatus.InvalidData;
@@ -135,7 +152,8 @@ public sealed class ProxyHeader
     /// <exception cref="InvalidOperationException">
     /// The header is longer than <see cref="MaxLength"/>, or <see cref="Extensions"/> has a checksum.
     /// </exception>
-    public void Write(IBufferWriter<byte> output, bool hasChecksum = false) => ProxyBinary.Write(this, output, hasChecksum);
+    public void Write(IBufferWriter<byte> output, bool hasChecksum = false) =>
+        ProxyBinary.Write(this, output, hasChecksum);
 
     /// <summary>
     /// Writes the header as version 1, a line. Without IP addresses the line is <c>PROXY UNKNOWN</c>.
@@ -149,7 +167,8 @@ public sealed class ProxyHeader
     /// <summary>Returns the addresses as text, for logs.</summary>
     public override string ToString() => IsLocal ? "local" : Source is null ? "unknown" : $"{Source} to {Destination}";
 
-    internal ProxyHeader With(IReadOnlyList<ProxyExtension> extensions) => extensions.Count == 0 ? this : new(Version, IsLocal, Source, Destination, extensions);
+    internal ProxyHeader With(IReadOnlyList<ProxyExtension> extensions) =>
+        extensions.Count == 0 ? this : new(Version, IsLocal, Source, Destination, extensions);
 
     private ReadOnlyMemory<byte>? Value(byte type)
     {

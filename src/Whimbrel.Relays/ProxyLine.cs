@@ -19,7 +19,8 @@ internal static class ProxyLine
 
     internal static ReadOnlySpan<byte> Signature => "PROXY "u8;
 
-    internal static OperationStatus Read(ReadOnlySpan<byte> bytes, out ProxyHeader? header, out int length, out ProxyFault fault)
+    internal static OperationStatus Read(ReadOnlySpan<byte> bytes, out ProxyHeader? header, out int length,
+        out ProxyFault fault)
     {
         (header, length) = (null, 0);
         fault = FindEnd(bytes, out int end);
@@ -39,13 +40,16 @@ internal static class ProxyLine
 
     internal static void Write(ProxyHeader header, IBufferWriter<byte> output)
     {
-        if (header.IsLocal || header.Extensions.Count > 0) throw new InvalidOperationException("A PROXY line has no word for LOCAL and no extensions: write version 2.");
+        if (header.IsLocal || header.Extensions.Count > 0)
+            throw new InvalidOperationException(
+                "A PROXY line has no word for LOCAL and no extensions: write version 2.");
         string line = "PROXY UNKNOWN\r\n";
         if (header is { Source: IPEndPoint source, Destination: IPEndPoint destination })
         {
             (IPAddress from, IPAddress to) = ProxyBinary.SameFamily(source.Address, destination.Address);
             string family = from.AddressFamily == AddressFamily.InterNetworkV6 ? "TCP6" : "TCP4";
-            line = string.Create(CultureInfo.InvariantCulture, $"PROXY {family} {from} {to} {source.Port} {destination.Port}\r\n");
+            line = string.Create(CultureInfo.InvariantCulture,
+                $"PROXY {family} {from} {to} {source.Port} {destination.Port}\r\n");
         }
 
         output.Write(Encoding.ASCII.GetBytes(line));
@@ -81,8 +85,11 @@ internal static class ProxyLine
             if (line[fields[i]].IsEmpty) return ProxyFault.Fields;
         }
 
-        if (!TryAddress(line[fields[1]], isV6, out IPAddress? from) || !TryAddress(line[fields[2]], isV6, out IPAddress? to)) return ProxyFault.Address;
-        if (!TryPort(line[fields[3]], out int fromPort) || !TryPort(line[fields[4]], out int toPort)) return ProxyFault.Port;
+        if (!TryAddress(line[fields[1]], isV6, out IPAddress? from)
+            || !TryAddress(line[fields[2]], isV6, out IPAddress? to))
+            return ProxyFault.Address;
+        if (!TryPort(line[fields[3]], out int fromPort) || !TryPort(line[fields[4]], out int toPort))
+            return ProxyFault.Port;
         source = new IPEndPoint(from!, fromPort);
         destination = new IPEndPoint(to!, toPort);
         return ProxyFault.None;
@@ -108,7 +115,9 @@ internal static class ProxyLine
     {
         address = null;
         if (text.ContainsAnyExcept(s_inAddress)) return false;
-        if (isV6) return text.Contains((byte)':') && IPAddress.TryParse(text, out address) && address.AddressFamily == AddressFamily.InterNetworkV6;
+        if (isV6)
+            return text.Contains((byte)':') && IPAddress.TryParse(text, out address)
+                && address.AddressFamily == AddressFamily.InterNetworkV6;
         Span<byte> numbers = stackalloc byte[4];
         for (int i = 0; i < 4; i++)
         {
@@ -130,6 +139,7 @@ internal static class ProxyLine
     {
         value = 0;
         if (text.IsEmpty || text.Length > 5 || (text[0] == '0' && text.Length > 1)) return false;
-        return Utf8Parser.TryParse(text, out value, out int used) && used == text.Length && !text.ContainsAnyExceptInRange((byte)'0', (byte)'9') && value <= most;
+        return Utf8Parser.TryParse(text, out value, out int used) && used == text.Length
+            && !text.ContainsAnyExceptInRange((byte)'0', (byte)'9') && value <= most;
     }
 }

@@ -12,7 +12,11 @@ public sealed class ProxyOptions
 
     /// <summary>Networks of the proxies. Required, because a trusted peer can claim any client address.</summary>
     /// <exception cref="ArgumentNullException">Null.</exception>
-    public required TrustedNetworks Trusted { get; init => field = value ?? throw new ArgumentNullException(nameof(Trusted)); }
+    public required TrustedNetworks Trusted
+    {
+        get;
+        init => field = value ?? throw new ArgumentNullException(nameof(Trusted));
+    }
 
     /// <summary>
     /// Whether untrusted peers are served as clients. False (the default): they are reset before a byte is read. True:
@@ -28,7 +32,8 @@ public sealed class ProxyOptions
     {
         get => _headerLimitBytes;
         init => _headerLimitBytes = value is >= ProxyBinary.HeadLength and <= ProxyHeader.MaxLength
-            ? value : throw new ArgumentOutOfRangeException(nameof(value), value, $"{ProxyBinary.HeadLength} to {ProxyHeader.MaxLength}");
+            ? value : throw new ArgumentOutOfRangeException(nameof(value), value,
+                $"{ProxyBinary.HeadLength} to {ProxyHeader.MaxLength}");
     }
 
     /// <summary>Time limit for receiving the whole header. 10 ms to 7 days; the default is 5 s.</summary>
@@ -59,7 +64,8 @@ public sealed class ProxyOptions
     internal SessionPhase Phase { get; private init; } = new("the PROXY header", TimeSpan.FromSeconds(5));
 
     /// <summary>Reads the counters of all servers with these options.</summary>
-    public ProxyCounters ReadCounters() => new(Volatile.Read(ref _read), Volatile.Read(ref _local), Volatile.Read(ref _direct), Volatile.Read(ref _refused));
+    public ProxyCounters ReadCounters() => new(Volatile.Read(ref _read), Volatile.Read(ref _local),
+        Volatile.Read(ref _direct), Volatile.Read(ref _refused));
 
     internal void Count(ProxyHeader? header)
     {
@@ -72,9 +78,14 @@ public sealed class ProxyOptions
     {
         if (session.Server is not { } server || !_notices.TryTake(session.Loop.TimeMs)) return;
         string text = fault == ProxyFault.Untrusted
-            ? $"{session.RemoteEndPoint} was reset, because it is in no network of ProxyOptions.Trusted. If it is a proxy, add its network; if clients may connect without a proxy, set ServesUntrusted"
-            : $"{session.RemoteEndPoint} was reset, because its PROXY header is refused (ProxyFault.{fault}). A trusted peer must send a header first: turn it on in the proxy, or take the peer out of ProxyOptions.Trusted";
-        server.Report(new DiagnosticEvent(DiagnosticEventKind.Protocol, $"{text}. Set OnRefused to get each refusal; all are counted (ProxyCounters.Refused).", "protocol-mismatch.md"));
+            ? $"{session.RemoteEndPoint} was reset, because it is in no network of ProxyOptions.Trusted. If it is a "
+                + $"proxy, add its network; if clients may connect without a proxy, set ServesUntrusted"
+            : $"{session.RemoteEndPoint} was reset, because its PROXY header is refused (ProxyFault.{fault}). "
+                + $"A trusted peer must send a header first: turn it on in the proxy, or take the peer out of "
+                + $"ProxyOptions.Trusted";
+        server.Report(new DiagnosticEvent(DiagnosticEventKind.Protocol,
+            $"{text}. Set OnRefused to get each refusal; all are counted (ProxyCounters.Refused).",
+            "protocol-mismatch.md"));
     }
 
     internal void CountRefused() => Interlocked.Increment(ref _refused);

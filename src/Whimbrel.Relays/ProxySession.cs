@@ -58,7 +58,8 @@ public sealed class ProxySession : Session
     protected override int OnData(ReadOnlySpan<byte> unread)
     {
         if (!_isReading) return 0; // rejected, or the bytes after the header belong to TLS
-        switch (ProxyHeader.Read(unread, out ProxyHeader? header, out int length, out ProxyFault fault, _options.HeaderLimitBytes))
+        switch (ProxyHeader.Read(unread, out ProxyHeader? header, out int length, out ProxyFault fault,
+            _options.HeaderLimitBytes))
         {
             case OperationStatus.Done:
                 EndPhase();
@@ -103,12 +104,15 @@ public sealed class ProxySession : Session
     {
         _isReading = false;
         _options.CountRefused();
-        if (fault != ProxyFault.Untrusted) ReportProtocolError(new InvalidDataException($"the PROXY header is refused ({nameof(ProxyFault)}.{fault})"));
+        if (fault != ProxyFault.Untrusted)
+            ReportProtocolError(
+                new InvalidDataException($"the PROXY header is refused ({nameof(ProxyFault)}.{fault})"));
         try
         {
             // tidy: allowed because a connection is refused, which is not the hot path
             if (_options.OnRefused is not { } hook) _options.NoteRefused(this, fault);
-            else HookNet.Call(() => hook(this, fault), e => Loop.Post(() => throw new InvalidOperationException($"{nameof(ProxyOptions.OnRefused)} threw: {e.Message}", e)));
+            else HookNet.Call(() => hook(this, fault), e => Loop.Post(
+                () => throw new InvalidOperationException($"{nameof(ProxyOptions.OnRefused)} threw: {e.Message}", e)));
         }
         finally
         {

@@ -14,11 +14,13 @@ namespace Whimbrel.Relays;
 /// <param name="Version">TLS version, for example "TLSv1.3".</param>
 /// <param name="CommonName">Common name of the client's certificate.</param>
 /// <param name="Cipher">Name of the cipher.</param>
-public sealed record ProxyTls(bool IsEncrypted, bool HasCertificate, bool IsVerified, string? Version, string? CommonName, string? Cipher)
+public sealed record ProxyTls(bool IsEncrypted, bool HasCertificate, bool IsVerified, string? Version,
+    string? CommonName, string? Cipher)
 {
     internal const int HeadLength = 5;
 
-    private const byte VersionType = 0x21, CommonNameType = 0x22, CipherType = 0x23, SignatureType = 0x24, KeyType = 0x25, CertificateType = 0x28;
+    private const byte VersionType = 0x21, CommonNameType = 0x22, CipherType = 0x23, SignatureType = 0x24,
+        KeyType = 0x25, CertificateType = 0x28;
     private const int Encrypted = 1, CertificateNow = 2, CertificateBefore = 4;
 
     /// <summary>Signature algorithm of the server's certificate, for example "SHA256".</summary>
@@ -37,7 +39,8 @@ public sealed record ProxyTls(bool IsEncrypted, bool HasCertificate, bool IsVeri
         ReadOnlyMemory<byte> certificate = default;
         int flags = value[0];
         bool isVerified = BinaryPrimitives.ReadUInt32BigEndian(value[1..]) == 0;
-        for (ReadOnlySpan<byte> rest = value[HeadLength..]; Extensions.Next(ref rest, out byte type, out ReadOnlySpan<byte> part);)
+        for (ReadOnlySpan<byte> rest = value[HeadLength..];
+            Extensions.Next(ref rest, out byte type, out ReadOnlySpan<byte> part);)
         {
             if (type == VersionType) version = Encoding.UTF8.GetString(part);
             else if (type == CommonNameType) commonName = Encoding.UTF8.GetString(part);
@@ -48,7 +51,8 @@ public sealed record ProxyTls(bool IsEncrypted, bool HasCertificate, bool IsVeri
         }
 
         bool hasCertificate = (flags & (CertificateNow | CertificateBefore)) != 0;
-        return new ProxyTls((flags & Encrypted) != 0, hasCertificate, hasCertificate && isVerified, version, commonName, cipher)
+        return new ProxyTls((flags & Encrypted) != 0, hasCertificate, hasCertificate && isVerified, version,
+            commonName, cipher)
         {
             SignatureAlgorithm = signature,
             KeyAlgorithm = key,

@@ -34,23 +34,32 @@ public sealed class Relay : IAsyncDisposable
     {
         ArgumentNullException.ThrowIfNull(listen);
         ArgumentNullException.ThrowIfNull(options);
-        if (options.Targets is not { Count: > 0 }) throw new ArgumentException("A relay needs a target.", nameof(options));
-        string[] mistakes = [.. options.Targets.Select(static t => NetworkAddress.TryParse(t, out _, out string? mistake) ? null : mistake ?? $"'{t}' is no address").OfType<string>()];
-        if (mistakes.Length > 0) throw new ArgumentException($"Targets of a relay: {string.Join("; ", mistakes.Select(static m => m.TrimEnd('.')))}.", nameof(options));
+        if (options.Targets is not { Count: > 0 })
+            throw new ArgumentException("A relay needs a target.", nameof(options));
+        string[] mistakes = [.. options.Targets.Select(static t => NetworkAddress.TryParse(t, out _,
+            out string? mistake) ? null : mistake ?? $"'{t}' is no address").OfType<string>()];
+        if (mistakes.Length > 0) throw new ArgumentException(
+            $"Targets of a relay: {string.Join("; ", mistakes.Select(static m => m.TrimEnd('.')))}.", nameof(options));
         if (options.Targets.FirstOrDefault(t => IsOwn(listen, NetworkAddress.Parse(t))) is { } own)
         {
-            throw new ArgumentException($"The target {own} is where the relay itself listens: each connection would open the next one, without end. Give the address of the server that it relays to.", nameof(options));
+            throw new ArgumentException($"The target {own} is where the relay itself listens: each connection "
+                + $"would open the next one, without end. Give the address of the server that it relays to.",
+                nameof(options));
         }
 
-        if (options is { TargetHeader: ProxyHeaderForm.Binary, Clients.HeaderLimitBytes: > ProxyHeader.MaxLength - OwnPart })
+        if (options
+            is { TargetHeader: ProxyHeaderForm.Binary, Clients.HeaderLimitBytes: > ProxyHeader.MaxLength - OwnPart })
         {
             throw new ArgumentException(
-                $"Clients.HeaderLimitBytes is {options.Clients.HeaderLimitBytes}: the header for the targets has addresses of its own beside the extensions that came, so at most {ProxyHeader.MaxLength - OwnPart} can be passed on.", nameof(options));
+                $"Clients.HeaderLimitBytes is {options.Clients.HeaderLimitBytes}: the header for the targets has "
+                + $"addresses of its own beside the extensions that came, so at most {ProxyHeader.MaxLength - OwnPart} "
+                + $"can be passed on.", nameof(options));
         }
 
         _options = options;
         Server = new Server(listen, Accept);
-        _targets = [.. options.Targets.Select(address => new RelayTarget(address, ConnectorFor(address), options, options.OnTargetChanged ?? Report))];
+        _targets = [.. options.Targets.Select(address => new RelayTarget(address, ConnectorFor(address), options,
+            options.OnTargetChanged ?? Report))];
     }
 
     /// <summary>The server that accepts the clients.</summary>
@@ -110,7 +119,9 @@ public sealed class Relay : IAsyncDisposable
             if (asked.Contains(target)) continue;
             if (target.TryTurn(now)) return target;
             bool isUp = target.IsUp;
-            if (best is null || (isUp && !isBestUp) || (isBestUp == isUp && target.OpenConnections < best.OpenConnections)) (best, isBestUp) = (target, isUp);
+            if (best is null || (isUp && !isBestUp)
+                || (isBestUp == isUp && target.OpenConnections < best.OpenConnections))
+                (best, isBestUp) = (target, isUp);
         }
 
         return best;
@@ -118,22 +129,32 @@ public sealed class Relay : IAsyncDisposable
 
     private static bool IsOwn(ServerOptions listen, NetworkAddress target)
     {
-        IEnumerable<(string Host, int Port)> own = listen.EndPoints.Append(listen.EndPoint).OfType<IPEndPoint>().Select(static e => (e.Address.ToString(), e.Port));
-        if (NetworkAddress.TryParse(listen.Address ?? "", out NetworkAddress? address, out _) && address.Port > 0) own = own.Append((address.Host, address.Port));
-        return own.Any(o => o.Port != 0 && o.Port == target.Port && (Plain(o.Host) == Plain(target.Host) || (o.Host is "*" or "0.0.0.0" or "::" && IPAddress.TryParse(Plain(target.Host), out IPAddress? ip) && IPAddress.IsLoopback(ip))));
+        IEnumerable<(string Host, int Port)> own = listen.EndPoints.Append(listen.EndPoint).OfType<IPEndPoint>()
+            .Select(static e => (e.Address.ToString(), e.Port));
+        if (NetworkAddress.TryParse(listen.Address ?? "", out NetworkAddress? address, out _) && address.Port > 0)
+            own = own.Append((address.Host, address.Port));
+        return own.Any(o => o.Port != 0 && o.Port == target.Port && (Plain(o.Host) == Plain(target.Host)
+            || (o.Host is "*" or "0.0.0.0" or "::" && IPAddress.TryParse(Plain(target.Host), out IPAddress? ip)
+                && IPAddress.IsLoopback(ip))));
 
         static string Plain(string host) => host == "localhost" ? "127.0.0.1" : host;
     }
 
     private void Report(RelayTarget target)
     {
-        string others = _targets.Length > 1 ? "Other targets get the clients" : "There is no other target: clients are reset until it serves";
-        string tries = _options.CheckEvery != Timeout.InfiniteTimeSpan ? "; it rests until a check passes" : _targets.Length > 1 ? "; from time to time one client tries it" : "";
+        string others = _targets.Length > 1
+            ? "Other targets get the clients"
+            : "There is no other target: clients are reset until it serves";
+        string tries = _options.CheckEvery != Timeout.InfiniteTimeSpan ? "; it rests until a check passes"
+            : _targets.Length > 1 ? "; from time to time one client tries it" : "";
         string text = target.IsUp ? "serves again" : $"has failed: {target.LastFailure?.TrimEnd('.')}. {others}{tries}";
-        Server.Report(new DiagnosticEvent(DiagnosticEventKind.RelayTarget, $"Relay at {Server.EndPoint}: target {target.Address} {text}.", "relay-target.md"));
+        Server.Report(new DiagnosticEvent(DiagnosticEventKind.RelayTarget,
+            $"Relay at {Server.EndPoint}: target {target.Address} {text}.", "relay-target.md"));
     }
 
-    private Session Accept() => _options.Clients is { } clients ? new ProxySession(clients, header => new RelayFront(this, header)) : new RelayFront(this, null);
+    private Session Accept() => _options.Clients is { } clients
+        ? new ProxySession(clients, header => new RelayFront(this, header))
+        : new RelayFront(this, null);
 
     // With a PROXY header TLS starts after the connect, by an upgrade.
     private Connector ConnectorFor(string address) => new(new ClientOptions

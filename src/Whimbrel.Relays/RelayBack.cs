@@ -32,8 +32,10 @@ internal sealed class RelayBack : Session
     internal Task<bool> Verdict => _verdict!.Task;
 
     /// <summary>Reason why the connection failed or ended.</summary>
-    internal string WhyNot => _verdict is { Task: { IsCompletedSuccessfully: true, Result: false } } && Stands is { IsCompletedSuccessfully: true, Result: true }
-        ? $"it ended the connection of a check within {_options.EarlyEnd.TotalSeconds} s, without a byte" : _whyNot ?? "it ended the connection";
+    internal string WhyNot => _verdict is { Task: { IsCompletedSuccessfully: true, Result: false } }
+        && Stands is { IsCompletedSuccessfully: true, Result: true }
+        ? $"it ended the connection of a check within {_options.EarlyEnd.TotalSeconds} s, without a byte"
+        : _whyNot ?? "it ended the connection";
 
     internal long StoodAt => _stoodAt;
 
@@ -186,5 +188,6 @@ internal sealed class RelayBack : Session
 
     private static bool IsTargets(PipeResult result) =>
         result.End == PipeEnd.Finished
-        || (result.End == PipeEnd.SourceEnded && result.Reason.Cause is not (CloseCause.LocalClose or CloseCause.LocalAbort or CloseCause.ServerStopped or CloseCause.EngineStopped or CloseCause.HandedOver));
+        || (result.End == PipeEnd.SourceEnded && result.Reason.Cause is not (CloseCause.LocalClose
+            or CloseCause.LocalAbort or CloseCause.ServerStopped or CloseCause.EngineStopped or CloseCause.HandedOver));
 }

@@ -44,12 +44,15 @@ internal sealed class RelayChecks : IAsyncDisposable
         {
             await target.Connector.ConnectAsync(() => check, null, _ending.Token).ConfigureAwait(false);
             // An upgrade to TLS follows the connect and has the same time limit.
-            if (await check.Stands.WaitAsync(_options.ConnectTimeout, _ending.Token).ConfigureAwait(false) && await LastsAsync(check).ConfigureAwait(false)) target.Passed(check.StoodAt);
+            if (await check.Stands.WaitAsync(_options.ConnectTimeout, _ending.Token).ConfigureAwait(false)
+                && await LastsAsync(check).ConfigureAwait(false))
+                target.Passed(check.StoodAt);
             else target.NotPassed(check.WhyNot);
         }
         catch (Exception e) when (e is NetworkException or TimeoutException)
         {
-            target.NotPassed(e is TimeoutException ? $"no TLS within {_options.ConnectTimeout.TotalSeconds} s" : check.WhyNot);
+            target.NotPassed(
+                e is TimeoutException ? $"no TLS within {_options.ConnectTimeout.TotalSeconds} s" : check.WhyNot);
         }
         finally
         {
@@ -66,6 +69,7 @@ internal sealed class RelayChecks : IAsyncDisposable
         await Task.WhenAny(check.Verdict, lasted).ConfigureAwait(false);
         await watch.CancelAsync().ConfigureAwait(false);
         _ending.Token.ThrowIfCancellationRequested();
-        return _options.EarlyEnd == TimeSpan.Zero || !check.Verdict.IsCompleted || await check.Verdict.ConfigureAwait(false);
+        return _options.EarlyEnd == TimeSpan.Zero || !check.Verdict.IsCompleted
+            || await check.Verdict.ConfigureAwait(false);
     }
 }

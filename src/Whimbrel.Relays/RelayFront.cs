@@ -26,7 +26,8 @@ internal sealed class RelayFront(Relay relay, ProxyHeader? header) : Session
             ProxyHeader own = ProxyHeader.Of(RemoteEndPoint, LocalEndPoint);
             // The checksum belongs to the received header, padding has no meaning, and version 1 has no extensions.
             return header is null || relay.Options.TargetHeader == ProxyHeaderForm.Line ? own
-                : own.With([.. header.Extensions.Where(static e => e.Type is not (ProxyExtension.Checksum or ProxyExtension.Padding))]);
+                : own.With([.. header.Extensions.Where(
+                    static e => e.Type is not (ProxyExtension.Checksum or ProxyExtension.Padding))]);
         }
     }
 
@@ -83,7 +84,8 @@ internal sealed class RelayFront(Relay relay, ProxyHeader? header) : Session
     /// <summary>Aborts the client's connection, which would otherwise wait for ever.</summary>
     internal void ConnectThrew(Exception exception)
     {
-        ReportException(exception, "A relay that connected to a target", outcome: "The connection of its client is reset.");
+        ReportException(exception, "A relay that connected to a target",
+            outcome: "The connection of its client is reset.");
         Abort();
     }
 

@@ -37,7 +37,9 @@ public sealed class RelayOptions
     public TimeSpan ConnectTimeout
     {
         get => _connectTimeout;
-        init => _connectTimeout = value >= TimeSpan.FromMilliseconds(100) && value <= TimeSpan.FromHours(1) ? value : throw new ArgumentOutOfRangeException(nameof(value), value, "100 ms to 1 h");
+        init => _connectTimeout = value >= TimeSpan.FromMilliseconds(100) && value <= TimeSpan.FromHours(1)
+            ? value
+            : throw new ArgumentOutOfRangeException(nameof(value), value, "100 ms to 1 h");
     }
 
     /// <summary>
@@ -48,7 +50,9 @@ public sealed class RelayOptions
     public TimeSpan NextAfter
     {
         get => _nextAfter;
-        init => _nextAfter = value >= TimeSpan.FromMilliseconds(10) && value <= TimeSpan.FromHours(1) ? value : throw new ArgumentOutOfRangeException(nameof(value), value, "10 ms to 1 h");
+        init => _nextAfter = value >= TimeSpan.FromMilliseconds(10) && value <= TimeSpan.FromHours(1)
+            ? value
+            : throw new ArgumentOutOfRangeException(nameof(value), value, "10 ms to 1 h");
     }
 
     /// <summary>
@@ -60,7 +64,9 @@ public sealed class RelayOptions
     public TimeSpan EarlyEnd
     {
         get => _earlyEnd;
-        init => _earlyEnd = value >= TimeSpan.Zero && value <= TimeSpan.FromMinutes(1) ? value : throw new ArgumentOutOfRangeException(nameof(value), value, "0 to 1 min");
+        init => _earlyEnd = value >= TimeSpan.Zero && value <= TimeSpan.FromMinutes(1)
+            ? value
+            : throw new ArgumentOutOfRangeException(nameof(value), value, "0 to 1 min");
     }
 
     /// <summary>
@@ -72,7 +78,9 @@ public sealed class RelayOptions
     public TimeSpan RetryAfter
     {
         get => _retryAfter;
-        init => _retryAfter = value >= TimeSpan.Zero && value <= TimeSpan.FromHours(1) ? value : throw new ArgumentOutOfRangeException(nameof(value), value, "0 to 1 h");
+        init => _retryAfter = value >= TimeSpan.Zero && value <= TimeSpan.FromHours(1)
+            ? value
+            : throw new ArgumentOutOfRangeException(nameof(value), value, "0 to 1 h");
     }
 
     /// <summary>
@@ -83,7 +91,9 @@ public sealed class RelayOptions
     public TimeSpan RetryAtMost
     {
         get => _retryAtMost;
-        init => _retryAtMost = value >= TimeSpan.Zero && value <= TimeSpan.FromHours(1) ? value : throw new ArgumentOutOfRangeException(nameof(value), value, "0 to 1 h");
+        init => _retryAtMost = value >= TimeSpan.Zero && value <= TimeSpan.FromHours(1)
+            ? value
+            : throw new ArgumentOutOfRangeException(nameof(value), value, "0 to 1 h");
     }
 
     /// <summary>
@@ -95,7 +105,10 @@ public sealed class RelayOptions
     public TimeSpan CheckEvery
     {
         get => _checkEvery;
-        init => _checkEvery = value == Timeout.InfiniteTimeSpan || (value >= TimeSpan.FromMilliseconds(100) && value <= TimeSpan.FromHours(1)) ? value : throw new ArgumentOutOfRangeException(nameof(value), value, "100 ms to 1 h, or infinite");
+        init => _checkEvery = value == Timeout.InfiniteTimeSpan
+            || (value >= TimeSpan.FromMilliseconds(100) && value <= TimeSpan.FromHours(1))
+            ? value
+            : throw new ArgumentOutOfRangeException(nameof(value), value, "100 ms to 1 h, or infinite");
     }
 
     /// <summary>Options for PROXY headers of the clients. Null (the default): clients send none.</summary>

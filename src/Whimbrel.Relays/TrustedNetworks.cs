@@ -10,7 +10,8 @@ public sealed class TrustedNetworks
     private readonly bool _hasUnix;
     private readonly bool _hasAll;
 
-    private TrustedNetworks(IPNetwork[] networks, bool hasUnix, bool hasAll) => (_networks, _hasUnix, _hasAll) = (networks, hasUnix, hasAll);
+    private TrustedNetworks(IPNetwork[] networks, bool hasUnix, bool hasAll) =>
+        (_networks, _hasUnix, _hasAll) = (networks, hasUnix, hasAll);
 
     /// <summary>
     /// All peers. Safe only if no client can reach the port directly, because a trusted peer can claim any address.
@@ -34,12 +35,14 @@ public sealed class TrustedNetworks
         {
             if (text == "unix") hasUnix = true;
             else if (IPNetwork.TryParse(text, out IPNetwork network)) read.Add(Plain(network));
-            else if (IPAddress.TryParse(text, out IPAddress? address)) read.Add(Plain(new IPNetwork(address, address.GetAddressBytes().Length * 8)));
+            else if (IPAddress.TryParse(text, out IPAddress? address))
+                read.Add(Plain(new IPNetwork(address, address.GetAddressBytes().Length * 8)));
             else mistakes.Add($"'{text}' is no network (10.0.0.0/8), no address and not 'unix'");
         }
 
         if (networks.IsEmpty) mistakes.Add("the list is empty");
-        if (mistakes.Count > 0) throw new ArgumentException($"Trusted networks: {string.Join("; ", mistakes)}.", nameof(networks));
+        if (mistakes.Count > 0)
+            throw new ArgumentException($"Trusted networks: {string.Join("; ", mistakes)}.", nameof(networks));
         return new TrustedNetworks([.. read], hasUnix, false);
     }
 
@@ -62,5 +65,7 @@ public sealed class TrustedNetworks
     }
 
     private static IPNetwork Plain(IPNetwork network) =>
-        network.BaseAddress.IsIPv4MappedToIPv6 && network.PrefixLength >= 96 ? new IPNetwork(network.BaseAddress.MapToIPv4(), network.PrefixLength - 96) : network;
+        network.BaseAddress.IsIPv4MappedToIPv6 && network.PrefixLength >= 96
+            ? new IPNetwork(network.BaseAddress.MapToIPv4(), network.PrefixLength - 96)
+            : network;
 }

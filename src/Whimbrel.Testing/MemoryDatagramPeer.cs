@@ -38,7 +38,8 @@ public sealed class MemoryDatagramPeer
     /// <param name="data">Bytes of the datagram.</param>
     /// <param name="to">Address of the receiver.</param>
     /// <param name="from">Forged address of the sender.</param>
-    public void SendAs(ReadOnlySpan<byte> data, EndPoint to, DatagramPeer from) => Check(_network.Send(null, from, data, new DatagramPeer(to)));
+    public void SendAs(ReadOnlySpan<byte> data, EndPoint to, DatagramPeer from) =>
+        Check(_network.Send(null, from, data, new DatagramPeer(to)));
 
     /// <summary>Receives the oldest datagram that has arrived, or returns null if there is none.</summary>
     /// <param name="from">Address of the sender.</param>

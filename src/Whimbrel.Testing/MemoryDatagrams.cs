@@ -137,7 +137,8 @@ internal sealed class MemoryDatagrams(MemoryFaults faults, Random random, Func<l
         return found;
     }
 
-    private static bool IsWildcard(IPAddress address) => address.Equals(IPAddress.Any) || address.Equals(IPAddress.IPv6Any);
+    private static bool IsWildcard(IPAddress address) =>
+        address.Equals(IPAddress.Any) || address.Equals(IPAddress.IPv6Any);
 
     private MemoryDatagramSocket? Find(DatagramPeer to, DatagramPeer from)
     {
@@ -155,7 +156,9 @@ internal sealed class MemoryDatagrams(MemoryFaults faults, Random random, Func<l
         if (!first.IsShared) return there[^1];
         // The hash must be the same in every run.
         uint hash = ((uint)from.Port * 2654435761) ^ (uint)from.HighBytes ^ (uint)from.LowBytes;
-        return there[first.Steering == DatagramSteering.ByPeer ? (int)(hash % (uint)there.Count) : random.Next(there.Count)];
+        return there[first.Steering == DatagramSteering.ByPeer
+            ? (int)(hash % (uint)there.Count)
+            : random.Next(there.Count)];
     }
 
     // ------------------------------------------------------------------ the way
@@ -169,7 +172,8 @@ internal sealed class MemoryDatagrams(MemoryFaults faults, Random random, Func<l
         for (int i = 0; i < copies; i++)
         {
             byte[] bytes = data.ToArray();
-            if (Chance(faults.DatagramDelay)) target.OnTheWay.Add((nowMs() + 1 + random.Next(faults.DatagramDelayMs), bytes, from));
+            if (Chance(faults.DatagramDelay))
+                target.OnTheWay.Add((nowMs() + 1 + random.Next(faults.DatagramDelayMs), bytes, from));
             else Arrive(target, bytes, from);
         }
     }
@@ -215,7 +219,8 @@ internal sealed class MemoryDatagrams(MemoryFaults faults, Random random, Func<l
     /// </summary>
     internal static DatagramPeer SenderOf(EndPoint endPoint, DatagramPeer to) => endPoint switch
     {
-        IPEndPoint ip when IsWildcard(ip.Address) => new DatagramPeer(to.IsV6 ? IPAddress.IPv6Loopback : IPAddress.Loopback, ip.Port),
+        IPEndPoint ip when IsWildcard(ip.Address) =>
+            new DatagramPeer(to.IsV6 ? IPAddress.IPv6Loopback : IPAddress.Loopback, ip.Port),
         _ => new DatagramPeer(endPoint),
     };
 }

@@ -15,7 +15,11 @@ public class MemoryEngine : Engine
     private readonly List<(Action<object?> Action, object? State)> _pool = [];
     private bool _isOnPool;
     private readonly List<Action> _elsewhere = [];
-    private readonly Dictionary<string, (IPAddress[] Addresses, TimeSpan Delay)> _hosts = new(StringComparer.OrdinalIgnoreCase) { ["localhost"] = ([IPAddress.IPv6Loopback, IPAddress.Loopback], TimeSpan.Zero) };
+    private readonly Dictionary<string, (IPAddress[] Addresses, TimeSpan Delay)> _hosts =
+        new(StringComparer.OrdinalIgnoreCase)
+        {
+            ["localhost"] = ([IPAddress.IPv6Loopback, IPAddress.Loopback], TimeSpan.Zero)
+        };
     private readonly List<Loop> _runnable = [];
     private readonly MemoryNetwork _network;
     private ContractViolationException? _violation;
@@ -39,8 +43,17 @@ public class MemoryEngine : Engine
     /// </param>
     /// <param name="onLoopStopping">As <see cref="EngineOptions.OnLoopStopping"/>.</param>
     /// <param name="mailboxLimitBytes">As <see cref="EngineOptions.MailboxLimitBytes"/>.</param>
-    public MemoryEngine(int seed, int loops = 1, Action<DiagnosticEvent>? onDiagnosticEvent = null, MemoryFaults? faults = null, int blockedLoopMs = 100, Action<Loop>? onLoopStarted = null, Action<Loop>? onLoopStopping = null, long mailboxLimitBytes = 0)
-        : base("memory", $"a simulation with seed {seed}", new EngineOptions { BlockedLoopMs = blockedLoopMs, OnDiagnosticEvent = onDiagnosticEvent, OnLoopStarted = onLoopStarted, OnLoopStopping = onLoopStopping, MailboxLimitBytes = mailboxLimitBytes })
+    public MemoryEngine(int seed, int loops = 1, Action<DiagnosticEvent>? onDiagnosticEvent = null,
+        MemoryFaults? faults = null, int blockedLoopMs = 100, Action<Loop>? onLoopStarted = null,
+        Action<Loop>? onLoopStopping = null, long mailboxLimitBytes = 0)
+        : base("memory", $"a simulation with seed {seed}", new EngineOptions
+        {
+            BlockedLoopMs = blockedLoopMs,
+            OnDiagnosticEvent = onDiagnosticEvent,
+            OnLoopStarted = onLoopStarted,
+            OnLoopStopping = onLoopStopping,
+            MailboxLimitBytes = mailboxLimitBytes
+        })
     {
         ArgumentOutOfRangeException.ThrowIfLessThan(loops, 1);
         ArgumentOutOfRangeException.ThrowIfGreaterThan(loops, 64);
@@ -97,7 +110,8 @@ public class MemoryEngine : Engine
 
     internal override void Violated(string what) => throw Violation($"{char.ToUpperInvariant(what[0])}{what[1..]}.");
 
-    internal override bool EndsRun(Exception exception) => exception is ContractViolationException or SimulationStalledException;
+    internal override bool EndsRun(Exception exception) =>
+        exception is ContractViolationException or SimulationStalledException;
 
     internal override bool PoisonsLent => true;
 
@@ -135,7 +149,8 @@ public class MemoryEngine : Engine
 
     internal override bool Supports(EndPoint endPoint) => endPoint is MemoryEndPoint;
 
-    internal override EndPoint? EndPointOf(NetworkAddress address) => address.Scheme == NetworkAddress.Memory ? new MemoryEndPoint(address.Host) : null;
+    internal override EndPoint? EndPointOf(NetworkAddress address) =>
+        address.Scheme == NetworkAddress.Memory ? new MemoryEndPoint(address.Host) : null;
 
     internal override double NextRandom() => Random.NextDouble();
 
@@ -143,10 +158,12 @@ public class MemoryEngine : Engine
     {
         (IPAddress[] Addresses, TimeSpan Delay) host = _hosts.GetValueOrDefault(lookup.Host, ([], TimeSpan.Zero));
         if (host.Delay == Timeout.InfiniteTimeSpan) return;
-        if (host.Delay > TimeSpan.Zero) Loops[0].StartTimer(host.Delay, static state => ((Action)state!)(), (Action)Answer);
+        if (host.Delay > TimeSpan.Zero)
+            Loops[0].StartTimer(host.Delay, static state => ((Action)state!)(), (Action)Answer);
         else Offload(static state => ((Action)state!)(), (Action)Answer);
 
-        void Answer() => lookup.Complete(host.Addresses, host.Addresses.Length > 0 ? null : new SocketException((int)SocketError.HostNotFound));
+        void Answer() => lookup.Complete(host.Addresses,
+            host.Addresses.Length > 0 ? null : new SocketException((int)SocketError.HostNotFound));
     }
 
     internal override bool IsOnPool => _isOnPool;
@@ -164,7 +181,8 @@ public class MemoryEngine : Engine
 
     internal override void CancelDeadline(Deadline deadline) => _deadlines.Remove(deadline);
 
-    internal override void Offload(IThreadPoolWorkItem item) => _pool.Add((static i => ((IThreadPoolWorkItem)i!).Execute(), item));
+    internal override void Offload(IThreadPoolWorkItem item) =>
+        _pool.Add((static i => ((IThreadPoolWorkItem)i!).Execute(), item));
 
     /// <summary>
     /// Does nothing: work of another thread would end at a random virtual time, and virtual loops need no warm-up.
@@ -189,14 +207,18 @@ public class MemoryEngine : Engine
         if (Interlocked.Exchange(ref _seenSteps, steps) != steps) return null;
         if (_isInStep)
         {
-            string callback = Loops.Select(static l => l.RunningText).FirstOrDefault(static t => t is not null) ?? "A callback";
-            return $"{callback} has not returned to its MemoryEngine, whose only thread it runs on. If it blocks on something of this engine (AsTask().Wait(), .Result), it never returns: await it instead.";
+            string callback = Loops.Select(static l => l.RunningText).FirstOrDefault(static t => t is not null)
+                ?? "A callback";
+            return $"{callback} has not returned to its MemoryEngine, whose only thread it runs on. If it blocks on "
+                + $"something of this engine (AsTask().Wait(), .Result), it never returns: await it instead.";
         }
 
-        return steps == 0 ? "A MemoryEngine was started, and nothing runs it: await and Wait never complete on it. Write engine.Run(server.StartAsync()) instead of await server.StartAsync(), or call RunUntil." : null;
+        return steps == 0 ? "A MemoryEngine was started, and nothing runs it: await and Wait never complete on it. "
+            + "Write engine.Run(server.StartAsync()) instead of await server.StartAsync(), or call RunUntil." : null;
     }
 
-    internal override IDisposable StartTimeLimit(TimeSpan after, Action<object?> callback, object state) => new TimeLimit(Loops[0].StartTimer(after, callback, state));
+    internal override IDisposable StartTimeLimit(TimeSpan after, Action<object?> callback, object state) =>
+        new TimeLimit(Loops[0].StartTimer(after, callback, state));
 
     private sealed class TimeLimit(LoopTimer timer) : IDisposable
     {
@@ -228,7 +250,9 @@ public class MemoryEngine : Engine
             if (RunReady()) continue;
             if (_nowMs >= end) return false;
             if (AdvanceToNextTimer(end)) continue;
-            if (end == long.MaxValue) throw new SimulationStalledException($"Something blocks, and nothing is left to happen (seed {Seed}, {StepCount} steps). The last steps:\n{Trace}");
+            if (end == long.MaxValue)
+                throw new SimulationStalledException($"Something blocks, and nothing is left to happen (seed {Seed}, "
+                    + $"{StepCount} steps). The last steps:\n{Trace}");
             _nowMs = end;
         }
 
@@ -242,7 +266,8 @@ public class MemoryEngine : Engine
 
     /// <summary>Records a violation, because a handler around user code may catch the exception.</summary>
     internal ContractViolationException Violation(string message) =>
-        _violation ??= new ContractViolationException($"{message} (seed {Seed}, step {StepCount}). The last steps:\n{Trace}");
+        _violation ??= new ContractViolationException(
+            $"{message} (seed {Seed}, step {StepCount}). The last steps:\n{Trace}");
 
     // ------------------------------------------------------------------ peers
 
@@ -274,8 +299,13 @@ public class MemoryEngine : Engine
     /// <exception cref="IOException">The address is in use.</exception>
     public MemoryDatagramPeer OpenDatagrams(EndPoint endPoint)
     {
-        EndPoint bound = Datagrams.Resolve(endPoint, joins: false, isReused: true) ?? throw new IOException($"{endPoint} is taken.");
-        MemoryDatagramSocket socket = new(Datagrams.NextId(), bound, isShared: false, isReused: true) { HasLoopback = true, IsBroadcaster = true };
+        EndPoint bound = Datagrams.Resolve(endPoint, joins: false, isReused: true)
+            ?? throw new IOException($"{endPoint} is taken.");
+        MemoryDatagramSocket socket = new(Datagrams.NextId(), bound, isShared: false, isReused: true)
+        {
+            HasLoopback = true,
+            IsBroadcaster = true
+        };
         Datagrams.Add(socket);
         return new MemoryDatagramPeer(Datagrams, socket);
     }
@@ -285,7 +315,9 @@ public class MemoryEngine : Engine
     {
         "lo" or "127.0.0.1" or "::1" => 1,
         "memory0" => 2,
-        _ => throw new NetworkException(new NetworkError(Linux.Errno.ENODEV, ErrorCategory.Option, $"No network interface is called, or has the address, '{name}'. See docs/symptoms/multicast.md, or: whimbrel explain multicast.")),
+        _ => throw new NetworkException(new NetworkError(Linux.Errno.ENODEV, ErrorCategory.Option,
+            $"No network interface is called, or has the address, '{name}'. "
+            + $"See docs/symptoms/multicast.md, or: whimbrel explain multicast.")),
     };
 
     /// <summary>
@@ -349,7 +381,8 @@ public class MemoryEngine : Engine
     }
 
     private void RunToEnd(Task task) =>
-        RunUntilHolds(() => task.IsCompleted, " for the task: it waits for real time or a real thread (Task.Delay, Task.Run), which this engine does not run, or for something that never comes");
+        RunUntilHolds(() => task.IsCompleted, " for the task: it waits for real time or a real thread (Task.Delay, "
+            + "Task.Run), which this engine does not run, or for something that never comes");
 
     private void RunUntilHolds(Func<bool> condition, string why)
     {
@@ -357,7 +390,8 @@ public class MemoryEngine : Engine
         while (!condition())
         {
             if (RunOne() && StepCount < last) continue;
-            throw new SimulationStalledException($"Nothing is left to happen{why} (seed {Seed}, {StepCount} steps, trace {TraceHash:x}). The last steps:\n{Trace}");
+            throw new SimulationStalledException($"Nothing is left to happen{why} (seed {Seed}, {StepCount} steps, "
+                + $"trace {TraceHash:x}). The last steps:\n{Trace}");
         }
     }
 

@@ -25,7 +25,8 @@ internal sealed unsafe partial class MemoryLoop
             return;
         }
 
-        MemoryDatagramSocket socket = new(Datagrams.NextId(), bound, user.Sharing != PortSharing.None || options.ReusePort, options.ReuseAddress)
+        MemoryDatagramSocket socket = new(Datagrams.NextId(), bound,
+            user.Sharing != PortSharing.None || options.ReusePort, options.ReuseAddress)
         {
             Remote = resident.Remote,
             IsBroadcaster = options.Broadcast,
@@ -49,7 +50,8 @@ internal sealed unsafe partial class MemoryLoop
     {
         uint generation = resident.SlotGeneration;
         MemoryDatagramSocket socket = _slots[index].Datagrams!;
-        while (socket.Errors.TryDequeue(out (DatagramPeer Peer, int Error, int Length) error)) resident.NotePeerError(error.Peer, error.Error, error.Length, 0);
+        while (socket.Errors.TryDequeue(out (DatagramPeer Peer, int Error, int Length) error))
+            resident.NotePeerError(error.Peer, error.Error, error.Length, 0);
         if (_slots[index].IsSending)
         {
             Push(resident, index);
@@ -90,7 +92,8 @@ internal sealed unsafe partial class MemoryLoop
             if (Chance(Faults.WouldBlock)) return;
             ref QueuedDatagram head = ref resident.Queue[0];
             DatagramPeer to = head.Peer.IsNone ? resident.Remote : head.Peer;
-            int error = Chance(Faults.SendError) ? Errno.ENOBUFS : Datagrams.Send(socket, MemoryDatagrams.SenderOf(socket.EndPoint, to), new ReadOnlySpan<byte>(head.Data, head.Length), to);
+            int error = Chance(Faults.SendError) ? Errno.ENOBUFS : Datagrams.Send(socket,
+                MemoryDatagrams.SenderOf(socket.EndPoint, to), new ReadOnlySpan<byte>(head.Data, head.Length), to);
             _engine.Trace.Add("send-datagram", socket.Id, error == 0 ? head.Length : -error);
             if (error == Errno.EAGAIN)
             {
@@ -117,7 +120,9 @@ internal sealed unsafe partial class MemoryLoop
         }
 
         // The system's limit, for IPv4 as on Linux.
-        if (memory.Groups.Count >= MaxGroups && membership.Group.AddressFamily == System.Net.Sockets.AddressFamily.InterNetwork) return Errno.ENOBUFS;
+        if (memory.Groups.Count >= MaxGroups
+            && membership.Group.AddressFamily == System.Net.Sockets.AddressFamily.InterNetwork)
+            return Errno.ENOBUFS;
         memory.Groups.Add(membership);
         return 0;
     }

@@ -80,7 +80,9 @@ internal sealed unsafe partial class MemoryLoop : Loop, IDatagramEngine
         if (slot.Taken is { Count: > 0 }) return true;
         if (slot.Datagrams is { } datagrams) return IsReady(ref slot, datagrams);
         if (slot.Listening is { } listening) return slot.IsReceiving && listening.Waiting.Count > 0;
-        if (slot.IsConnectPending) return slot.Socket is not null || ResidentAt(index) is ConnectAttempt { } c && !_network.IsBlackHole(c.Target);
+        if (slot.IsConnectPending)
+            return slot.Socket is not null
+                || ResidentAt(index) is ConnectAttempt { } c && !_network.IsBlackHole(c.Target);
         return (slot.IsReceiving && slot.Socket!.IsReadable) || (slot.IsSending && slot.Socket!.IsWritable);
     }
 
@@ -290,7 +292,8 @@ internal sealed unsafe partial class MemoryLoop : Loop, IDatagramEngine
     internal override RawSocket Release(Resident resident)
     {
         CheckThread();
-        MemorySocket socket = _slots[resident.Slot].Socket ?? throw _engine.Violation("Released before it was connected.");
+        MemorySocket socket = _slots[resident.Slot].Socket
+            ?? throw _engine.Violation("Released before it was connected.");
         Free(resident);
         return new RawSocket(0, socket);
     }
@@ -371,7 +374,8 @@ internal sealed unsafe partial class MemoryLoop : Loop, IDatagramEngine
     internal override void AcceptRest(Listener listener)
     {
         CheckThread();
-        MemoryListening listening = _slots[listener.Slot].Listening ?? throw _engine.Violation("AcceptRest was called for a listener that is not open.");
+        MemoryListening listening = _slots[listener.Slot].Listening
+            ?? throw _engine.Violation("AcceptRest was called for a listener that is not open.");
         while (listening.Waiting.TryDequeue(out MemorySocket? socket))
         {
             _engine.Trace.Add("accept", socket.Id, 0);
@@ -462,7 +466,8 @@ internal sealed unsafe partial class MemoryLoop : Loop, IDatagramEngine
     private ref Slot Open(Resident resident)
     {
         CheckThread();
-        if (resident.Slot < 0 || !_slots[resident.Slot].IsAttached) throw _engine.Violation("A verb came after the end.");
+        if (resident.Slot < 0 || !_slots[resident.Slot].IsAttached)
+            throw _engine.Violation("A verb came after the end.");
         if (_slots[resident.Slot].IsClosing) throw _engine.Violation("A verb came after Detach.");
         return ref _slots[resident.Slot];
     }

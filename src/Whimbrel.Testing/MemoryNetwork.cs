@@ -57,7 +57,8 @@ internal sealed class MemoryNetwork(MemoryFaults faults, Random random)
             MemoryEndPoint => new MemoryEndPoint($"peer-{_nextSocket}"),
             _ => null, // a Unix peer has no name
         };
-        (MemorySocket dialling, MemorySocket accepted) = MemorySocket.Pair(_nextSocket, Faults.WireBytes, local, target);
+        (MemorySocket dialling, MemorySocket accepted) = MemorySocket.Pair(_nextSocket, Faults.WireBytes,
+            local, target);
         _nextSocket += 2;
         listening.Waiting.Enqueue(accepted);
         return dialling;
@@ -68,7 +69,9 @@ internal sealed class MemoryNetwork(MemoryFaults faults, Random random)
         if (AnyAt(target) is { } exact) return exact;
         if (target is not IPEndPoint ip) return null;
         // A wildcard listener accepts at every address of its family; the IPv6 one also for IPv4 (dual stack).
-        if (ip.AddressFamily == AddressFamily.InterNetwork && AnyAt(new IPEndPoint(IPAddress.Any, ip.Port)) is { } wildcard) return wildcard;
+        if (ip.AddressFamily == AddressFamily.InterNetwork
+            && AnyAt(new IPEndPoint(IPAddress.Any, ip.Port)) is { } wildcard)
+            return wildcard;
         return AnyAt(new IPEndPoint(IPAddress.IPv6Any, ip.Port));
     }
 

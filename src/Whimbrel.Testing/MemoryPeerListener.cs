@@ -18,7 +18,8 @@ public sealed class MemoryPeerListener
     public EndPoint EndPoint => _listening.EndPoint;
 
     /// <summary>Accepts the next pending connection, or returns null.</summary>
-    public MemoryPeer? TryAccept() => _listening.Waiting.TryDequeue(out MemorySocket? socket) ? new MemoryPeer(socket) : null;
+    public MemoryPeer? TryAccept() =>
+        _listening.Waiting.TryDequeue(out MemorySocket? socket) ? new MemoryPeer(socket) : null;
 
     /// <summary>Stops listening and resets pending connections.</summary>
     public void Close() => _network.StopListening(_listening);

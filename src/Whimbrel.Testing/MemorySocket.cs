@@ -50,7 +50,8 @@ internal sealed class MemorySocket
     /// <summary>Whether a write would accept bytes or fail.</summary>
     internal bool IsWritable => Other.Room > 0 || IsReset || Other.IsClosed;
 
-    internal static (MemorySocket Connecting, MemorySocket Accepted) Pair(int id, int capacity, EndPoint? dialling, EndPoint listening)
+    internal static (MemorySocket Connecting, MemorySocket Accepted) Pair(int id, int capacity, EndPoint? dialling,
+        EndPoint listening)
     {
         MemorySocket a = new(id, capacity, dialling, listening);
         MemorySocket b = new(id + 1, capacity, listening, dialling);
@@ -79,7 +80,9 @@ internal sealed class MemorySocket
     {
         if (_start + _count + data.Length > _inbound.Length)
         {
-            byte[] target = _count + data.Length <= _inbound.Length ? _inbound : new byte[Math.Max(1024, Math.Max(_inbound.Length * 2, _count + data.Length))];
+            byte[] target = _count + data.Length <= _inbound.Length
+                ? _inbound
+                : new byte[Math.Max(1024, Math.Max(_inbound.Length * 2, _count + data.Length))];
             _inbound.AsSpan(_start, _count).CopyTo(target);
             _inbound = target;
             _start = 0;

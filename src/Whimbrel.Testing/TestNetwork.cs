@@ -65,11 +65,13 @@ public sealed class TestNetwork : IDisposable
 
     /// <summary>Connects a peer to a new server, which creates the session with the factory.</summary>
     /// <param name="factory">Factory of the session under test.</param>
-    public TestPeer Connect(Func<Session> factory) => Connect(new Server(new ServerOptions { Engine = Engine, EndPoint = NewEndPoint() }, factory));
+    public TestPeer Connect(Func<Session> factory) =>
+        Connect(new Server(new ServerOptions { Engine = Engine, EndPoint = NewEndPoint() }, factory));
 
     /// <summary>Connects a peer to a new server. The factory receives the connection.</summary>
     /// <param name="factory">Factory of the session under test.</param>
-    public TestPeer Connect(Func<SessionContext, Session> factory) => Connect(new Server(new ServerOptions { Engine = Engine, EndPoint = NewEndPoint() }, factory));
+    public TestPeer Connect(Func<SessionContext, Session> factory) =>
+        Connect(new Server(new ServerOptions { Engine = Engine, EndPoint = NewEndPoint() }, factory));
 
     /// <summary>Connects a peer to a server, at its first address.</summary>
     /// <param name="server">
@@ -78,7 +80,9 @@ public sealed class TestNetwork : IDisposable
     public TestPeer Connect(Server server)
     {
         ArgumentNullException.ThrowIfNull(server);
-        if (!ReferenceEquals(server.Engine, Engine)) throw new ArgumentException("The server is on another engine: set ServerOptions.Engine to TestNetwork.Engine.", nameof(server));
+        if (!ReferenceEquals(server.Engine, Engine))
+            throw new ArgumentException(
+                "The server is on another engine: set ServerOptions.Engine to TestNetwork.Engine.", nameof(server));
         if (!_servers.Contains(server)) _servers.Add(server);
         if (server.EndPoint is null) Engine.Run(server.StartAsync());
         TestPeer peer = new(this, Engine.Connect(server.EndPoint!));
@@ -88,7 +92,8 @@ public sealed class TestNetwork : IDisposable
 
     /// <summary>Accepts a connection of a new client, which creates the session with the factory.</summary>
     /// <param name="factory">Factory of the session under test.</param>
-    public TestPeer Accept(Func<Session> factory) => Accept(new Client(new ClientOptions { Engine = Engine, EndPoint = NewEndPoint() }, factory));
+    public TestPeer Accept(Func<Session> factory) =>
+        Accept(new Client(new ClientOptions { Engine = Engine, EndPoint = NewEndPoint() }, factory));
 
     /// <summary>Accepts a connection of a client. There must be no listener at the client's address.</summary>
     /// <param name="client">Client with <see cref="Engine"/> in its options. Disposed by <see cref="Dispose"/>.</param>
@@ -98,9 +103,12 @@ public sealed class TestNetwork : IDisposable
     public TestPeer Accept(Client client)
     {
         ArgumentNullException.ThrowIfNull(client);
-        if (!ReferenceEquals(client.Engine, Engine)) throw new ArgumentException("The client is on another engine: set ClientOptions.Engine to TestNetwork.Engine.", nameof(client));
+        if (!ReferenceEquals(client.Engine, Engine))
+            throw new ArgumentException(
+                "The client is on another engine: set ClientOptions.Engine to TestNetwork.Engine.", nameof(client));
         if (!_clients.Contains(client)) _clients.Add(client);
-        MemoryPeerListener listener = Engine.Listen(client.Options.EndPoint ?? throw new ArgumentException("The client has no address.", nameof(client)));
+        MemoryPeerListener listener = Engine.Listen(client.Options.EndPoint
+            ?? throw new ArgumentException("The client has no address.", nameof(client)));
         TestPeer peer = new(this, null);
         Task<Session> dial;
         try
@@ -157,7 +165,9 @@ public sealed class TestNetwork : IDisposable
         {
             while (Engine.RunReady())
             {
-                if (Engine.StepCount > last) throw new SimulationStalledException($"The sessions do not come to rest: {MaxSteps} steps at one moment of virtual time. The last ones:\n{Engine.Trace}");
+                if (Engine.StepCount > last)
+                    throw new SimulationStalledException($"The sessions do not come to rest: {MaxSteps} steps at one "
+                        + $"moment of virtual time. The last ones:\n{Engine.Trace}");
             }
         }
         while (PumpPeers());
@@ -213,7 +223,9 @@ public sealed class TestNetwork : IDisposable
 
     internal void Began(Session session)
     {
-        if (_arriving is not { } peer || !(ReferenceEquals(session.Server, _arrivingAt) || ReferenceEquals(session.Client, _arrivingAt))) return;
+        if (_arriving is not { } peer
+            || !(ReferenceEquals(session.Server, _arrivingAt) || ReferenceEquals(session.Client, _arrivingAt)))
+            return;
         // A concurrent connect of a client under test. A peer without a matching name takes the first session.
         if (session.Server is not null && session.RemoteEndPoint is { } remote && !remote.Equals(peer.EndPoint)) return;
         _arriving = null;

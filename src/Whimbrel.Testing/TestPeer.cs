@@ -83,7 +83,8 @@ public sealed class TestPeer : IDisposable
     /// <exception cref="InvalidOperationException">
     /// The server created no session, for example because it was full.
     /// </exception>
-    public Session Session => Live?.Session ?? _session ?? throw new InvalidOperationException("No session was made for this peer: the server refused the connection.");
+    public Session Session => Live?.Session ?? _session
+        ?? throw new InvalidOperationException("No session was made for this peer: the server refused the connection.");
 
     /// <summary>Address of the peer, as seen by the session.</summary>
     public EndPoint? EndPoint => _wire?.LocalEndPoint;
@@ -181,7 +182,8 @@ public sealed class TestPeer : IDisposable
     }
 
     /// <summary>The connection, while it serves this peer.</summary>
-    private Connection? Live => _connection is { } connection && connection.Generation == _generation ? connection : null;
+    private Connection? Live =>
+        _connection is { } connection && connection.Generation == _generation ? connection : null;
 
     // ------------------------------------------------------------------ behaviour
 
@@ -203,7 +205,8 @@ public sealed class TestPeer : IDisposable
     {
         if (_finishAsked) throw new InvalidOperationException("This peer has finished sending.");
         Network.Run();
-        if (_isClosed || _reason is not null) throw new IOException($"The connection has ended{(_reason is { } reason ? $" ({reason.Cause})" : "")}.");
+        if (_isClosed || _reason is not null)
+            throw new IOException($"The connection has ended{(_reason is { } reason ? $" ({reason.Cause})" : "")}.");
         _outgoing.AddRange(data);
         Network.Run();
     }
@@ -238,7 +241,9 @@ public sealed class TestPeer : IDisposable
     {
         ArgumentOutOfRangeException.ThrowIfNegative(count);
         Network.Run();
-        if (_received.Count < count) throw new InvalidOperationException($"{count} bytes were expected, and {_received.Count} have come: {Shown()}");
+        if (_received.Count < count)
+            throw new InvalidOperationException(
+                $"{count} bytes were expected, and {_received.Count} have come: {Shown()}");
         return Take(count);
     }
 
@@ -370,7 +375,8 @@ public sealed class TestPeer : IDisposable
     private bool Write(MemoryPeer wire)
     {
         if (UnsentCount == 0) return false;
-        int count = wire.Write(CollectionsMarshal.AsSpan(_outgoing).Slice(_outgoingAt, SplitEveryByte ? 1 : UnsentCount));
+        int count = wire.Write(CollectionsMarshal.AsSpan(_outgoing)
+            .Slice(_outgoingAt, SplitEveryByte ? 1 : UnsentCount));
         _outgoingAt += count;
         if (UnsentCount == 0)
         {
@@ -403,6 +409,7 @@ public sealed class TestPeer : IDisposable
     {
         const int Most = 200;
         string text = Encoding.UTF8.GetString([.. _received.Take(Most)]);
-        return $"\"{text.Replace("\r", "\\r", StringComparison.Ordinal).Replace("\n", "\\n", StringComparison.Ordinal)}\"{(_received.Count > Most ? " ..." : "")}";
+        return $"\"{text.Replace("\r", "\\r", StringComparison.Ordinal).Replace("\n", "\\n", StringComparison.Ordinal)}\""
+            + $"{(_received.Count > Most ? " ..." : "")}";
     }
 }

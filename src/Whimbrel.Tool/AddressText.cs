@@ -10,19 +10,24 @@ internal static class AddressText
     {
         if (DatagramText.IsDatagrams(text))
         {
-            mistake = $"'{text}' is an address for datagrams: use it with whimbrel serve udp, whimbrel connect or whimbrel join.";
+            mistake = $"'{text}' is an address for datagrams: use it with whimbrel serve udp, whimbrel connect or "
+                + $"whimbrel join.";
             return null;
         }
 
         // HTTP servers of the library accept these addresses; the commands that use this method speak TCP and TLS.
-        if (text.StartsWith("http://", StringComparison.OrdinalIgnoreCase) || text.StartsWith("https://", StringComparison.OrdinalIgnoreCase))
+        if (text.StartsWith("http://", StringComparison.OrdinalIgnoreCase)
+            || text.StartsWith("https://", StringComparison.OrdinalIgnoreCase))
         {
-            mistake = $"'{text}' is no address: '{text[..text.IndexOf(':', StringComparison.Ordinal)]}' is no scheme here, allowed tcp, tls, unix and memory. To send a request: whimbrel get {text}";
+            mistake = $"'{text}' is no address: '{text[..text.IndexOf(':', StringComparison.Ordinal)]}' is no scheme "
+                + $"here, allowed tcp, tls, unix and memory. To send a request: whimbrel get {text}";
             return null;
         }
 
-        bool hasScheme = text.Contains("://", StringComparison.Ordinal) || text.StartsWith("unix:", StringComparison.OrdinalIgnoreCase);
-        return NetworkAddress.TryParse(hasScheme || text.Length == 0 ? text : "tcp://" + text, out NetworkAddress? address, out mistake) ? address : null;
+        bool hasScheme = text.Contains("://", StringComparison.Ordinal)
+            || text.StartsWith("unix:", StringComparison.OrdinalIgnoreCase);
+        return NetworkAddress.TryParse(hasScheme || text.Length == 0 ? text : "tcp://" + text,
+            out NetworkAddress? address, out mistake) ? address : null;
     }
 
     /// <summary>Parses an address at which a server of this machine can listen.</summary>
@@ -32,7 +37,8 @@ internal static class AddressText
         if (address is null) return null;
         if (EndPointOf(address, out mistake) is not { } endPoint) return null;
         if (endPoint is not DnsEndPoint { Host: not "localhost" }) return address;
-        mistake = $"'{text}' names a host: a server listens at an address of this machine, at localhost, or at * for all.";
+        mistake =
+            $"'{text}' names a host: a server listens at an address of this machine, at localhost, or at * for all.";
         return null;
     }
 

@@ -32,7 +32,8 @@ internal sealed class CertificateAuthority : IDisposable
         CertificateRequest request = key.RequestFor(Subject(name));
         // Path length 0: a stolen server key cannot sign certificates.
         request.CertificateExtensions.Add(X509BasicConstraintsExtension.CreateForCertificateAuthority(0));
-        request.CertificateExtensions.Add(new X509KeyUsageExtension(X509KeyUsageFlags.KeyCertSign | X509KeyUsageFlags.CrlSign, critical: true));
+        request.CertificateExtensions.Add(
+            new X509KeyUsageExtension(X509KeyUsageFlags.KeyCertSign | X509KeyUsageFlags.CrlSign, critical: true));
         request.CertificateExtensions.Add(new X509SubjectKeyIdentifierExtension(request.PublicKey, critical: false));
         return new CertificateAuthority(request.CreateSelfSigned(now - s_backdate, now + life));
     }
@@ -45,7 +46,8 @@ internal sealed class CertificateAuthority : IDisposable
     internal static CertificateAuthority Load(string certificatePem, string keyPem, string? password)
     {
         bool isEncrypted = keyPem.Contains("BEGIN ENCRYPTED PRIVATE KEY", StringComparison.Ordinal);
-        if (isEncrypted && password is null) throw new CryptographicException("its key is encrypted, and no password was given");
+        if (isEncrypted && password is null)
+            throw new CryptographicException("its key is encrypted, and no password was given");
         X509Certificate2 certificate = Open(certificatePem, keyPem, isEncrypted ? password : null);
         if (CanSign(certificate)) return new CertificateAuthority(certificate);
         certificate.Dispose();
@@ -61,17 +63,21 @@ internal sealed class CertificateAuthority : IDisposable
     /// <param name="rsaBits">RSA key length in bits; 0 for a P-256 key.</param>
     /// <param name="from">Start of the validity period; an hour is added before it.</param>
     /// <param name="until">End of the validity period.</param>
-    internal X509Certificate2 Issue(string name, CertificateUse use, IReadOnlyCollection<SubjectName> subjectNames, int rsaBits, DateTimeOffset from, DateTimeOffset until)
+    internal X509Certificate2 Issue(string name, CertificateUse use, IReadOnlyCollection<SubjectName> subjectNames,
+        int rsaBits, DateTimeOffset from, DateTimeOffset until)
     {
         using CertificateKey key = CertificateKey.Create(rsaBits);
         CertificateRequest request = key.RequestFor(Subject(name));
         // RSA key exchange of TLS 1.2 needs it; other keys only sign.
-        X509KeyUsageFlags usage = X509KeyUsageFlags.DigitalSignature | (rsaBits == 0 ? X509KeyUsageFlags.None : X509KeyUsageFlags.KeyEncipherment);
+        X509KeyUsageFlags usage = X509KeyUsageFlags.DigitalSignature
+            | (rsaBits == 0 ? X509KeyUsageFlags.None : X509KeyUsageFlags.KeyEncipherment);
         request.CertificateExtensions.Add(X509BasicConstraintsExtension.CreateForEndEntity(critical: true));
         request.CertificateExtensions.Add(new X509KeyUsageExtension(usage, critical: true));
-        request.CertificateExtensions.Add(new X509EnhancedKeyUsageExtension([use == CertificateUse.Server ? Oids.ServerAuthentication : Oids.ClientAuthentication], critical: false));
+        request.CertificateExtensions.Add(new X509EnhancedKeyUsageExtension(
+            [use == CertificateUse.Server ? Oids.ServerAuthentication : Oids.ClientAuthentication], critical: false));
         request.CertificateExtensions.Add(new X509SubjectKeyIdentifierExtension(request.PublicKey, critical: false));
-        request.CertificateExtensions.Add(X509AuthorityKeyIdentifierExtension.CreateFromCertificate(Certificate, includeKeyIdentifier: true, includeIssuerAndSerial: false));
+        request.CertificateExtensions.Add(X509AuthorityKeyIdentifierExtension.CreateFromCertificate(Certificate,
+            includeKeyIdentifier: true, includeIssuerAndSerial: false));
         if (subjectNames.Count > 0)
         {
             SubjectAlternativeNameBuilder names = new();
@@ -90,13 +96,17 @@ internal sealed class CertificateAuthority : IDisposable
 
     // The generator keeps using the key.
     private X509SignatureGenerator Signer() =>
-        Certificate.GetECDsaPrivateKey() is { } ec ? X509SignatureGenerator.CreateForECDsa(ec) : X509SignatureGenerator.CreateForRSA(Certificate.GetRSAPrivateKey()!, RSASignaturePadding.Pkcs1);
+        Certificate.GetECDsaPrivateKey() is { } ec
+            ? X509SignatureGenerator.CreateForECDsa(ec)
+            : X509SignatureGenerator.CreateForRSA(Certificate.GetRSAPrivateKey()!, RSASignaturePadding.Pkcs1);
 
     private static X509Certificate2 Open(string certificatePem, string keyPem, string? password)
     {
         try
         {
-            return password is not null ? X509Certificate2.CreateFromEncryptedPem(certificatePem, keyPem, password) : X509Certificate2.CreateFromPem(certificatePem, keyPem);
+            return password is not null
+                ? X509Certificate2.CreateFromEncryptedPem(certificatePem, keyPem, password)
+                : X509Certificate2.CreateFromPem(certificatePem, keyPem);
         }
         catch (ArgumentException)
         {
@@ -122,7 +132,8 @@ internal sealed class CertificateAuthority : IDisposable
 
     private static bool CanSign(X509Certificate2 certificate) =>
         certificate.Extensions.OfType<X509BasicConstraintsExtension>().Any(static e => e.CertificateAuthority)
-        && certificate.Extensions.OfType<X509KeyUsageExtension>().All(static e => e.KeyUsages.HasFlag(X509KeyUsageFlags.KeyCertSign));
+        && certificate.Extensions.OfType<X509KeyUsageExtension>()
+            .All(static e => e.KeyUsages.HasFlag(X509KeyUsageFlags.KeyCertSign));
 
     private static DateTimeOffset Later(DateTimeOffset a, DateTimeOffset b) => a > b ? a : b;
 

@@ -20,7 +20,8 @@ internal sealed class CertificateFolder(string path)
     internal string PfxOf(string name) => Path.Combine(path, name + ".pfx");
 
     /// <summary>Returns the existing files of this name.</summary>
-    internal string[] Present(string name) => [.. ((string[])[PemOf(name), KeyOf(name), PfxOf(name)]).Where(File.Exists)];
+    internal string[] Present(string name) => [.. ((string[])[PemOf(name), KeyOf(name), PfxOf(name)]).Where(
+        File.Exists)];
 
     /// <summary>
     /// Creates the folder. Throws an <see cref="IOException"/> with a message of its own, because the framework's
@@ -51,28 +52,36 @@ internal sealed class CertificateFolder(string path)
         return at;
     }
 
-    internal CertificateAuthority ReadAuthority(string? password) => CertificateAuthority.Load(File.ReadAllText(PemOf(Authority)), File.ReadAllText(KeyOf(Authority)), password);
+    internal CertificateAuthority ReadAuthority(string? password) =>
+        CertificateAuthority.Load(File.ReadAllText(PemOf(Authority)), File.ReadAllText(KeyOf(Authority)), password);
 
     internal void WriteAuthority(CertificateAuthority authority, string? password, bool replace)
     {
         // The key first: a certificate without its key would be taken for an authority that cannot be used.
-        Write(KeyOf(Authority), Encoding.ASCII.GetBytes(CertificateKey.PemOf(authority.Certificate, password)), isSecret: true, replace);
-        Write(PemOf(Authority), Encoding.ASCII.GetBytes(authority.Certificate.ExportCertificatePem() + "\n"), isSecret: false, replace);
+        Write(KeyOf(Authority), Encoding.ASCII.GetBytes(CertificateKey.PemOf(authority.Certificate, password)),
+            isSecret: true, replace);
+        Write(PemOf(Authority), Encoding.ASCII.GetBytes(authority.Certificate.ExportCertificatePem() + "\n"),
+            isSecret: false, replace);
     }
 
-    internal void Write(string name, X509Certificate2 certificate, X509Certificate2 authority, string? password, bool replace)
+    internal void Write(string name, X509Certificate2 certificate, X509Certificate2 authority, string? password,
+        bool replace)
     {
         using X509Certificate2 authorityWithoutKey = X509CertificateLoader.LoadCertificate(authority.RawData);
-        Write(KeyOf(name), Encoding.ASCII.GetBytes(CertificateKey.PemOf(certificate, password)), isSecret: true, replace);
-        Write(PfxOf(name), new X509Certificate2Collection((X509Certificate2[])[certificate, authorityWithoutKey]).ExportPkcs12(Pkcs12ExportPbeParameters.Pbes2Aes256Sha256, password), isSecret: true, replace);
-        Write(PemOf(name), Encoding.ASCII.GetBytes(certificate.ExportCertificatePem() + "\n"), isSecret: false, replace);
+        Write(KeyOf(name), Encoding.ASCII.GetBytes(CertificateKey.PemOf(certificate, password)),
+            isSecret: true, replace);
+        Write(PfxOf(name), new X509Certificate2Collection((X509Certificate2[])[certificate, authorityWithoutKey])
+            .ExportPkcs12(Pkcs12ExportPbeParameters.Pbes2Aes256Sha256, password), isSecret: true, replace);
+        Write(PemOf(name), Encoding.ASCII.GetBytes(certificate.ExportCertificatePem() + "\n"),
+            isSecret: false, replace);
     }
 
     private static void Write(string file, byte[] bytes, bool isSecret, bool replace)
     {
         string beside = $"{file}.{Convert.ToHexStringLower(RandomNumberGenerator.GetBytes(4))}.tmp";
         FileStreamOptions options = new() { Mode = FileMode.CreateNew, Access = FileAccess.Write };
-        if (isSecret && !OperatingSystem.IsWindows()) options.UnixCreateMode = UnixFileMode.UserRead | UnixFileMode.UserWrite;
+        if (isSecret && !OperatingSystem.IsWindows())
+            options.UnixCreateMode = UnixFileMode.UserRead | UnixFileMode.UserWrite;
         try
         {
             using (FileStream stream = new(beside, options)) stream.Write(bytes);

@@ -12,7 +12,9 @@ namespace Whimbrel.Tool;
 /// <param name="Password">Password that encrypts written private keys, or null.</param>
 /// <param name="Force">True to replace existing files, except the authority.</param>
 /// <param name="NewAuthority">True to replace the authority as well.</param>
-internal sealed record CertsSettings(string Folder, string Server, bool WantsServer, IReadOnlyList<SubjectName> SubjectNames, IReadOnlyList<string> Clients, int RsaBits, int Days, string? Password, bool Force, bool NewAuthority)
+internal sealed record CertsSettings(string Folder, string Server, bool WantsServer,
+    IReadOnlyList<SubjectName> SubjectNames, IReadOnlyList<string> Clients, int RsaBits, int Days, string? Password,
+    bool Force, bool NewAuthority)
 {
     internal const int DefaultDays = 365;
     internal const int MostDays = 36_500;

@@ -27,7 +27,8 @@ internal sealed class ChatGuest(ChatRoom room, Session session, Action<string> t
     internal void Leave(CloseReason reason)
     {
         room.Leave(_name);
-        if (_isAnnounced) room.Announce(reason.IsGraceful ? $"{_name} left" : $"{_name} is gone: {reason}", except: session);
+        if (_isAnnounced)
+            room.Announce(reason.IsGraceful ? $"{_name} left" : $"{_name} is gone: {reason}", except: session);
     }
 
     /// <summary>Handles a line without its end.</summary>
@@ -39,7 +40,8 @@ internal sealed class ChatGuest(ChatRoom room, Session session, Action<string> t
         if (!_isAnnounced) room.Announce($"{_name} joined", except: session);
         _isAnnounced = true;
         if (line[0] == '/') HandleCommand(line);
-        else if (room.Say(session, _name, line) == SendResult.Full) Tell("the room is busy: some users did not get your last line.");
+        else if (room.Say(session, _name, line) == SendResult.Full)
+            Tell("the room is busy: some users did not get your last line.");
     }
 
     internal void Tell(string text) => tell($"* {text}\n");
@@ -60,7 +62,8 @@ internal sealed class ChatGuest(ChatRoom room, Session session, Action<string> t
                 leave();
                 break;
             default:
-                Tell($"{(words[0] == "/help" ? "" : $"{words[0]} is no command here. ")}/name NEW changes your name, /who lists who is here, /quit leaves.");
+                Tell($"{(words[0] == "/help" ? "" : $"{words[0]} is no command here. ")}/name NEW changes your name, "
+                    + $"/who lists who is here, /quit leaves.");
                 break;
         }
     }

@@ -23,11 +23,13 @@ internal static class ChatOpening
         ReadOnlySpan<byte> line = end < 0 ? unread : unread[..end].TrimEnd((byte)'\r');
         int space = line.IndexOf((byte)' ');
         ReadOnlySpan<byte> method = space < 0 ? line : line[..space];
-        bool isMethod = method.Length <= MostMethod && !method.ContainsAnyExceptInRange((byte)'A', (byte)'Z') && space != 0;
+        bool isMethod = method.Length <= MostMethod && !method.ContainsAnyExceptInRange((byte)'A', (byte)'Z')
+            && space != 0;
         if (!isMethod || line.Length > MostLine) return Spoken.Lines;
         if (end < 0) return Spoken.Unknown;
         int last = line.LastIndexOf((byte)' ');
-        bool isRequest = space > 0 && last > space + 1 && !line[(space + 1)..last].Contains((byte)' ') && line[(last + 1)..].StartsWith("HTTP/"u8);
+        bool isRequest = space > 0 && last > space + 1 && !line[(space + 1)..last].Contains((byte)' ')
+            && line[(last + 1)..].StartsWith("HTTP/"u8);
         return isRequest ? Spoken.Http : Spoken.Lines;
     }
 }

@@ -11,7 +11,8 @@ internal static class ChatPage
     private static readonly byte[] s_page = Read();
     private static readonly string s_tag = $"\"{Convert.ToHexStringLower(SHA256.HashData(s_page).AsSpan(0, 12))}\"";
     private static readonly string s_policy =
-        $"default-src 'none'; script-src {HashOf("<script>", "</script>")}; style-src {HashOf("<style>", "</style>")}; connect-src 'self' ws: wss:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+        $"default-src 'none'; script-src {HashOf("<script>", "</script>")}; style-src {HashOf("<style>", "</style>")}; "
+        + $"connect-src 'self' ws: wss:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
     internal static void Answer(HttpRequest request, HttpResponse response)
     {
@@ -33,7 +34,8 @@ internal static class ChatPage
     private static string HashOf(string start, string end)
     {
         string page = Encoding.UTF8.GetString(s_page);
-        int from = page.IndexOf(start, StringComparison.Ordinal) + start.Length, to = page.IndexOf(end, StringComparison.Ordinal);
+        int from = page.IndexOf(start, StringComparison.Ordinal) + start.Length,
+            to = page.IndexOf(end, StringComparison.Ordinal);
         return $"'sha256-{Convert.ToBase64String(SHA256.HashData(Encoding.UTF8.GetBytes(page[from..to])))}'";
     }
 }

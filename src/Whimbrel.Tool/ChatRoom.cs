@@ -89,12 +89,15 @@ internal sealed class ChatRoom
     private SendResult Tell(string line, Session? except)
     {
         byte[] utf8 = Encoding.UTF8.GetBytes(_mark + line);
-        return _everywhere is { } everywhere ? everywhere.Broadcast(utf8, except) : _everybody.BroadcastText(utf8, except);
+        return _everywhere is { } everywhere
+            ? everywhere.Broadcast(utf8, except)
+            : _everybody.BroadcastText(utf8, except);
     }
 
     private void TellGap(ClusterGap gap)
     {
-        string what = $"{_mark}* {gap.Missed} {(gap.Missed == 1 ? "line" : "lines")} of {gap.Node} {(gap.Missed == 1 ? "is" : "are")} lost\n";
+        string what = $"{_mark}* {gap.Missed} {(gap.Missed == 1 ? "line" : "lines")} of {gap.Node} "
+            + $"{(gap.Missed == 1 ? "is" : "are")} lost\n";
         _everybody.BroadcastText(Encoding.UTF8.GetBytes(what));
     }
 }

@@ -11,7 +11,8 @@ internal sealed class ChatSession : Session
 {
     private readonly ChatGuest _guest;
 
-    internal ChatSession(ChatRoom room) => _guest = new ChatGuest(room, this, text => Send(Encoding.UTF8.GetBytes(text)), Close);
+    internal ChatSession(ChatRoom room) =>
+        _guest = new ChatGuest(room, this, text => Send(Encoding.UTF8.GetBytes(text)), Close);
 
     protected override void OnConnected() => _guest.Enter();
 

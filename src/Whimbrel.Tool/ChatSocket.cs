@@ -38,7 +38,8 @@ internal sealed class ChatSocket : WebSocketSession
         }
     }
 
-    protected override void OnBinary(ReadOnlySpan<byte> data) => Close(WebSocketStatus.UnsupportedData, "lines are text");
+    protected override void OnBinary(ReadOnlySpan<byte> data) =>
+        Close(WebSocketStatus.UnsupportedData, "lines are text");
 
     protected override void OnTimer(LoopTimer timer)
     {

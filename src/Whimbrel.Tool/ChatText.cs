@@ -24,9 +24,11 @@ internal static class ChatText
 
     /// <summary>Short and plain, so that two names that look alike are alike.</summary>
     internal static bool IsName(string name) =>
-        name.Length is > 0 and <= MaxNameLength && name.All(static c => char.IsAsciiLetterOrDigit(c) || c is '-' or '_');
+        name.Length is > 0 and <= MaxNameLength
+        && name.All(static c => char.IsAsciiLetterOrDigit(c) || c is '-' or '_');
 
     private static bool Steers(Rune rune) =>
-        Rune.GetUnicodeCategory(rune) is UnicodeCategory.Control or UnicodeCategory.LineSeparator or UnicodeCategory.ParagraphSeparator
+        Rune.GetUnicodeCategory(rune) is UnicodeCategory.Control or UnicodeCategory.LineSeparator
+            or UnicodeCategory.ParagraphSeparator
         || rune.Value is (>= 0x202A and <= 0x202E) or (>= 0x2066 and <= 0x2069) or 0x200E or 0x200F or 0x061C;
 }

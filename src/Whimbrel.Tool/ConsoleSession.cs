@@ -7,7 +7,8 @@ namespace Whimbrel.Tool;
 internal sealed class ConsoleSession : Session
 {
     private readonly TaskCompletionSource<CloseReason> _ended = new(TaskCreationOptions.RunContinuationsAsynchronously);
-    private readonly Pipe _output = new(new PipeOptions(pauseWriterThreshold: 256 * 1024, resumeWriterThreshold: 64 * 1024, useSynchronizationContext: false));
+    private readonly Pipe _output = new(new PipeOptions(pauseWriterThreshold: 256 * 1024,
+        resumeWriterThreshold: 64 * 1024, useSynchronizationContext: false));
     private readonly Task _printing;
 
     internal ConsoleSession() => _printing = Task.Run(PrintAsync);

@@ -16,7 +16,13 @@ internal static class DatagramRun
         Engine? engine = null;
         try
         {
-            engine = new Engine(new EngineOptions { Kind = settings.Engine, Loops = loops, BlockedLoopMs = NoticePrinter.BlockedLoopMs, OnDiagnosticEvent = notices.Add });
+            engine = new Engine(new EngineOptions
+            {
+                Kind = settings.Engine,
+                Loops = loops,
+                BlockedLoopMs = NoticePrinter.BlockedLoopMs,
+                OnDiagnosticEvent = notices.Add
+            });
             using MeasurementSignals signals = new(engine);
             int code = await body(engine, stop, notices.Tell);
             return await EndAsync(engine) ? code : ExitCode.Failed;
@@ -53,11 +59,14 @@ internal static class DatagramRun
     /// <summary>
     /// Waits for a stop signal, the end of the duration, or one of the other tasks, and then stops the socket.
     /// </summary>
-    internal static async Task UntilStopAsync(DatagramSocket socket, DatagramSettings settings, StopSignals stop, params Task[] others)
+    internal static async Task UntilStopAsync(DatagramSocket socket, DatagramSettings settings, StopSignals stop,
+        params Task[] others)
     {
         using CancellationTokenSource ending = new();
         Task stats = settings.Stats ? PrintStatsAsync(socket, ending.Token) : Task.CompletedTask;
-        Task time = settings.Duration is { } duration ? Task.Delay(duration, ending.Token) : Task.Delay(Timeout.Infinite, ending.Token);
+        Task time = settings.Duration is { } duration
+            ? Task.Delay(duration, ending.Token)
+            : Task.Delay(Timeout.Infinite, ending.Token);
         await Task.WhenAny([stop.Asked, time, .. others]);
         await ending.CancelAsync();
         await stats;
@@ -67,7 +76,9 @@ internal static class DatagramRun
     internal static void PrintTotals(DatagramSocket socket, string more)
     {
         DatagramCounters c = socket.ReadCounters();
-        Console.Out.WriteLine($"total: {c.DatagramsReceived} datagrams in, {c.BytesReceived} bytes in, {c.DatagramsSent} datagrams out, {c.BytesSent} bytes out, {c.Overflowed} dropped by the system, {c.Refused + c.Failed} not sent{more}");
+        Console.Out.WriteLine(
+            $"total: {c.DatagramsReceived} datagrams in, {c.BytesReceived} bytes in, {c.DatagramsSent} datagrams out, "
+            + $"{c.BytesSent} bytes out, {c.Overflowed} dropped by the system, {c.Refused + c.Failed} not sent{more}");
     }
 
     private static async Task PrintStatsAsync(DatagramSocket socket, CancellationToken ending)
@@ -84,7 +95,11 @@ internal static class DatagramRun
                 last = Stopwatch.GetTimestamp();
                 await Console.Error.WriteLineAsync(string.Create(
                     CultureInfo.InvariantCulture,
-                    $"{(now.DatagramsReceived - before.DatagramsReceived) / seconds:0} datagrams/s in, {(now.DatagramsSent - before.DatagramsSent) / seconds:0} datagrams/s out, {(now.BytesReceived - before.BytesReceived) / seconds / 1e6:0.0} MB/s in, {(now.BytesSent - before.BytesSent) / seconds / 1e6:0.0} MB/s out, {now.Overflowed} dropped by the system"));
+                    $"{(now.DatagramsReceived - before.DatagramsReceived) / seconds:0} datagrams/s "
+                    + $"in, {(now.DatagramsSent - before.DatagramsSent) / seconds:0} datagrams/s out, "
+                    + $"{(now.BytesReceived - before.BytesReceived) / seconds / 1e6:0.0} MB/s in, "
+                    + $"{(now.BytesSent - before.BytesSent) / seconds / 1e6:0.0} MB/s out, {now.Overflowed} dropped by "
+                    + $"the system"));
                 before = now;
             }
         }

@@ -22,7 +22,8 @@ internal sealed record UdpSettings(NetworkAddress Address, int Loops, int Source
 /// <param name="Loopback">True to deliver to members on this machine.</param>
 /// <param name="Rate">Datagrams a second.</param>
 /// <param name="Size">Bytes per datagram.</param>
-internal sealed record MulticastSettings(IPEndPoint Group, string? Interface, int Hops, bool Loopback, int Rate, int Size);
+internal sealed record MulticastSettings(IPEndPoint Group, string? Interface, int Hops, bool Loopback,
+    int Rate, int Size);
 
 /// <summary>Settings of <c>whimbrel join</c>.</summary>
 /// <param name="Group">Group and port.</param>

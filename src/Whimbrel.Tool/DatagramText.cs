@@ -15,10 +15,12 @@ internal static class DatagramText
     internal static bool IsDatagrams(string text) => text.StartsWith(Scheme, StringComparison.OrdinalIgnoreCase);
 
     /// <summary>Reads the address of a receiver: HOST:PORT, udp://HOST:PORT or unix:PATH.</summary>
-    internal static NetworkAddress? ReadForSending(string text, out string? mistake) => Read(text, AddressText.ReadForConnecting, out mistake);
+    internal static NetworkAddress? ReadForSending(string text, out string? mistake) =>
+        Read(text, AddressText.ReadForConnecting, out mistake);
 
     /// <summary>Parses the address to receive at: ADDR:PORT, udp://ADDR:PORT or unix:PATH.</summary>
-    internal static NetworkAddress? ReadForReceiving(string text, out string? mistake) => Read(text, AddressText.ReadForListening, out mistake);
+    internal static NetworkAddress? ReadForReceiving(string text, out string? mistake) =>
+        Read(text, AddressText.ReadForListening, out mistake);
 
     /// <summary>Parses GROUP or GROUP:PORT, with an IPv6 group in brackets if a port follows.</summary>
     internal static IPEndPoint? ReadGroup(string text, int defaultPort, out string? mistake)
@@ -26,9 +28,14 @@ internal static class DatagramText
         mistake = null;
         string plain = IsDatagrams(text) ? text[Scheme.Length..] : text;
         // IPEndPoint parses "7:1" and "010.1.1.1" in a way that users do not expect.
-        bool hasPort = plain.StartsWith('[') ? plain.Contains("]:", StringComparison.Ordinal) : plain.Count(static c => c == ':') == 1;
-        string address = plain.StartsWith('[') && plain.IndexOf(']', StringComparison.Ordinal) is > 0 and int bracket ? plain[1..bracket] : hasPort ? plain[..plain.LastIndexOf(':')] : plain;
-        if (!IPAddress.TryParse(address, out IPAddress? group) || (group.AddressFamily == AddressFamily.InterNetwork && address.Count(static c => c == '.') != 3) || (plain.StartsWith('[') && group.AddressFamily == AddressFamily.InterNetwork))
+        bool hasPort = plain.StartsWith('[')
+            ? plain.Contains("]:", StringComparison.Ordinal)
+            : plain.Count(static c => c == ':') == 1;
+        string address = plain.StartsWith('[') && plain.IndexOf(']', StringComparison.Ordinal) is > 0 and int bracket
+            ? plain[1..bracket] : hasPort ? plain[..plain.LastIndexOf(':')] : plain;
+        if (!IPAddress.TryParse(address, out IPAddress? group)
+            || (group.AddressFamily == AddressFamily.InterNetwork && address.Count(static c => c == '.') != 3)
+            || (plain.StartsWith('[') && group.AddressFamily == AddressFamily.InterNetwork))
         {
             mistake = $"'{text}' is no group; right would be 239.1.1.1:{defaultPort} or [ff15::1]:{defaultPort}.";
             return null;
@@ -42,7 +49,9 @@ internal static class DatagramText
 
         if (!hasPort && plain.EndsWith(']') == plain.StartsWith('[')) return new IPEndPoint(group, defaultPort);
         string port = plain[(plain.LastIndexOf(':') + 1)..];
-        if (hasPort && int.TryParse(port, NumberStyles.None, CultureInfo.InvariantCulture, out int number) && number is >= 1 and <= IPEndPoint.MaxPort) return new IPEndPoint(group, number);
+        if (hasPort && int.TryParse(port, NumberStyles.None, CultureInfo.InvariantCulture, out int number)
+            && number is >= 1 and <= IPEndPoint.MaxPort)
+            return new IPEndPoint(group, number);
         mistake = $"'{port}' is no port of a group: that is a number from 1 to {IPEndPoint.MaxPort}.";
         return null;
     }
@@ -76,7 +85,9 @@ internal static class DatagramText
         {
             IPAddress[] found = await Dns.GetHostAddressesAsync(name.Host, cancellationToken);
             // Datagrams cannot race addresses: for localhost use IPv4, the default of this tool's servers.
-            IPAddress? first = name.Host == "localhost" ? found.FirstOrDefault(static a => a.AddressFamily == AddressFamily.InterNetwork) : null;
+            IPAddress? first = name.Host == "localhost"
+                ? found.FirstOrDefault(static a => a.AddressFamily == AddressFamily.InterNetwork)
+                : null;
             if (found.Length > 0) return new IPEndPoint(first ?? found[0], name.Port);
         }
         catch (Exception e) when (e is SocketException or ArgumentException)
@@ -84,7 +95,8 @@ internal static class DatagramText
             // Reported below with a message of our own.
         }
 
-        throw new NetworkException(new NetworkError(0, ErrorCategory.UnknownHost, $"Cannot send to {name.Host}: the host name is unknown."));
+        throw new NetworkException(new NetworkError(0, ErrorCategory.UnknownHost,
+            $"Cannot send to {name.Host}: the host name is unknown."));
     }
 
     private static NetworkAddress? Read(string text, CommandLine.AddressReader read, out string? mistake)
@@ -106,7 +118,8 @@ internal static class DatagramText
     {
         while (bytes.Length > 0)
         {
-            if (Rune.DecodeFromUtf8(bytes, out Rune rune, out int count) != System.Buffers.OperationStatus.Done) return false;
+            if (Rune.DecodeFromUtf8(bytes, out Rune rune, out int count) != System.Buffers.OperationStatus.Done)
+                return false;
             if (Rune.GetUnicodeCategory(rune) == UnicodeCategory.Control && rune.Value != '\t') return false;
             bytes = bytes[count..];
         }

@@ -32,7 +32,8 @@ internal static class ExplainCommand
     {
         if (text is null)
         {
-            foreach (string page in Pages) Console.Out.WriteLine($"{page}: {Read(page).Split('\n')[0].TrimStart('#', ' ')}");
+            foreach (string page in Pages)
+                Console.Out.WriteLine($"{page}: {Read(page).Split('\n')[0].TrimStart('#', ' ')}");
             return ExitCode.Done;
         }
 
@@ -42,7 +43,8 @@ internal static class ExplainCommand
 
     private static string Read(string page)
     {
-        using StreamReader reader = new(Assembly.GetExecutingAssembly().GetManifestResourceStream(Prefix + page + Ending)!);
+        using StreamReader reader =
+            new(Assembly.GetExecutingAssembly().GetManifestResourceStream(Prefix + page + Ending)!);
         return reader.ReadToEnd();
     }
 }

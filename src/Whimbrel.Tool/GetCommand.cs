@@ -35,14 +35,21 @@ internal sealed class GetCommand
         Exception? cause = null;
         try
         {
-            await using Engine engine = new(new EngineOptions { Kind = settings.Engine, Loops = 1, BlockedLoopMs = NoticePrinter.BlockedLoopMs, OnDiagnosticEvent = notices.Add });
+            await using Engine engine = new(new EngineOptions
+            {
+                Kind = settings.Engine,
+                Loops = 1,
+                BlockedLoopMs = NoticePrinter.BlockedLoopMs,
+                OnDiagnosticEvent = notices.Add
+            });
             failure = await command.AskAsync(engine, ending.Token) ?? "";
         }
         catch (OperationCanceledException) when (ending.IsCancellationRequested)
         {
             failure = "cancelled";
         }
-        catch (Exception e) when (e is NetworkException or ArgumentException or PlatformNotSupportedException or IOException or UnauthorizedAccessException or CryptographicException)
+        catch (Exception e) when (e is NetworkException or ArgumentException or PlatformNotSupportedException
+            or IOException or UnauthorizedAccessException or CryptographicException)
         {
             failure = $"{settings.Method} {settings.Url}: {e.Message}{RemedyFor(e, settings.Url)}";
             cause = e;
@@ -63,14 +70,20 @@ internal sealed class GetCommand
 
     private static string RemedyFor(Exception failure, Uri url)
     {
-        string place = url.Authority.Contains(':', StringComparison.Ordinal) ? url.Authority : $"{url.Authority}:{url.Port}";
+        string place =
+            url.Authority.Contains(':', StringComparison.Ordinal) ? url.Authority : $"{url.Authority}:{url.Port}";
         return failure switch
         {
             // The remedy for a rejected certificate is a trust option.
-            HttpClientException { InnerException.InnerException: TlsException { Failure: TlsFailure.CertificateRejected } } => " Name trusted authorities by --ca FILE, or a certificate by --pin HASH.",
+            HttpClientException
+            {
+                InnerException.InnerException: TlsException { Failure: TlsFailure.CertificateRejected }
+            } => " Name trusted authorities by --ca FILE, or a certificate by --pin HASH.",
             HttpClientException { Failure: HttpClientFailure.Tls } => $" Does it speak TLS? Without: http://{place}.",
-            HttpClientException { Failure: HttpClientFailure.Protocol } => $" Is it an HTTP server? To see what it sends: whimbrel connect {place}.",
-            HttpClientException { Failure: HttpClientFailure.ConnectionLost } when url.Scheme == Uri.UriSchemeHttp => $" Does it speak HTTP? With TLS: https://{place}.",
+            HttpClientException { Failure: HttpClientFailure.Protocol } =>
+                $" Is it an HTTP server? To see what it sends: whimbrel connect {place}.",
+            HttpClientException { Failure: HttpClientFailure.ConnectionLost } when url.Scheme == Uri.UriSchemeHttp =>
+                $" Does it speak HTTP? With TLS: https://{place}.",
             _ => "",
         };
     }
@@ -98,14 +111,19 @@ internal sealed class GetCommand
         return response.Status switch
         {
             >= 400 => $"{response.Request}: {StatusOf(response.Head)}",
-            301 or 302 or 303 or 307 or 308 when _settings.Redirects > 0 => $"{response.Request}: {StatusOf(response.Head)}, to {Printable(Encoding.Latin1.GetBytes(response.Head["Location"] ?? "nowhere"))}, which is not followed.",
+            301 or 302 or 303 or 307 or 308 when _settings.Redirects > 0 =>
+                $"{response.Request}: {StatusOf(response.Head)}, to "
+                + $"{Printable(Encoding.Latin1.GetBytes(response.Head["Location"] ?? "nowhere"))}, which is "
+                + $"not followed.",
             _ => null,
         };
     }
 
     // ------------------------------------------------------------------ the request
 
-    private static Stream OpenBody(string file) => file == "-" ? Console.OpenStandardInput() : new FileStream(file, FileMode.Open, FileAccess.Read, FileShare.Read, 1, useAsync: true);
+    private static Stream OpenBody(string file) => file == "-"
+        ? Console.OpenStandardInput()
+        : new FileStream(file, FileMode.Open, FileAccess.Read, FileShare.Read, 1, useAsync: true);
 
     private async Task<HttpClientRequest> MakeRequestAsync(Stream? body, CancellationToken ending)
     {
@@ -150,7 +168,9 @@ internal sealed class GetCommand
     {
         bool isWanted = response.Status < 400;
         await using Stream? output = _settings.OutputFile is { } file
-            ? isWanted ? new FileStream(file, FileMode.Create, FileAccess.Write, FileShare.Read, 1, useAsync: true) : null
+            ? isWanted
+                ? new FileStream(file, FileMode.Create, FileAccess.Write, FileShare.Read, 1, useAsync: true)
+                : null
             : _settings.AsJson ? null : Console.OpenStandardOutput();
         // A status line would be mixed with a body on the terminal.
         bool shows = output is null or FileStream || Console.IsOutputRedirected;
@@ -167,7 +187,8 @@ internal sealed class GetCommand
     private static void PrintHead(HttpResponseHead head)
     {
         Console.Out.WriteLine($"HTTP/1.{head.MinorVersion} {StatusOf(head)}");
-        for (int i = 0; i < head.FieldCount; i++) Console.Out.WriteLine($"{Printable(head.NameAt(i))}: {Printable(head.ValueAt(i))}");
+        for (int i = 0; i < head.FieldCount; i++)
+            Console.Out.WriteLine($"{Printable(head.NameAt(i))}: {Printable(head.ValueAt(i))}");
     }
 
     private static string StatusOf(HttpResponseHead head) => $"{head.Status} {Printable(head.Reason)}".TrimEnd();
@@ -179,7 +200,8 @@ internal sealed class GetCommand
     private string Json(string failure, Exception? cause)
     {
         using MemoryStream bytes = new();
-        using (Utf8JsonWriter json = new(bytes, new JsonWriterOptions { Encoder = System.Text.Encodings.Web.JavaScriptEncoder.UnsafeRelaxedJsonEscaping }))
+        using (Utf8JsonWriter json = new(bytes,
+            new JsonWriterOptions { Encoder = System.Text.Encodings.Web.JavaScriptEncoder.UnsafeRelaxedJsonEscaping }))
         {
             json.WriteStartObject();
             json.WriteString("url", (_response?.Request.Uri ?? _settings.Url).ToString());
@@ -208,5 +230,6 @@ internal sealed class GetCommand
         return Encoding.UTF8.GetString(bytes.GetBuffer(), 0, (int)bytes.Length);
     }
 
-    private static void WriteMs(Utf8JsonWriter json, string name, TimeSpan time) => json.WriteNumber(name, Math.Round(time.TotalMilliseconds, 3));
+    private static void WriteMs(Utf8JsonWriter json, string name, TimeSpan time) =>
+        json.WriteNumber(name, Math.Round(time.TotalMilliseconds, 3));
 }

@@ -41,8 +41,10 @@ internal sealed class GroupMember(JoinSettings settings, LinePrinter lines, Acti
         bool isNumbered = PushMessage.TryRead(datagram, out ulong sequence);
         // A late message was counted as missing when its successor arrived. Messages before the first one are not
         // counted.
-        if (isNumbered && expected != 0 && sequence > expected) Volatile.Write(ref _missing, _missing + (long)(sequence - expected));
-        else if (isNumbered && expected != 0 && sequence < expected) Volatile.Write(ref _missing, Math.Max(0, _missing - 1));
+        if (isNumbered && expected != 0 && sequence > expected)
+            Volatile.Write(ref _missing, _missing + (long)(sequence - expected));
+        else if (isNumbered && expected != 0 && sequence < expected)
+            Volatile.Write(ref _missing, Math.Max(0, _missing - 1));
         _expected[peer] = isNumbered ? Math.Max(expected, sequence + 1) : expected;
         Volatile.Write(ref _sources, _expected.Count);
     }

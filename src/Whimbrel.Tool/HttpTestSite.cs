@@ -25,7 +25,8 @@ internal sealed class HttpTestSite
 
         """;
 
-    private static readonly byte[] s_piece = Encoding.ASCII.GetBytes(string.Concat(Enumerable.Range(0, PieceBytes / 8).Select(static i => $"{i,7}\n")));
+    private static readonly byte[] s_piece =
+        Encoding.ASCII.GetBytes(string.Concat(Enumerable.Range(0, PieceBytes / 8).Select(static i => $"{i,7}\n")));
 
     private readonly ConcurrentDictionary<string, byte[]> _cache = [];
 
@@ -35,7 +36,8 @@ internal sealed class HttpTestSite
 
     internal static HttpServer Create(ServerOptions options)
     {
-        HttpServer server = new(options, new HttpOptions { BodyLimitBytes = MaxBytes, BodyTimeout = TimeSpan.FromDays(1) });
+        HttpServer server = new(options,
+            new HttpOptions { BodyLimitBytes = MaxBytes, BodyTimeout = TimeSpan.FromDays(1) });
         HttpTestSite site = new(server);
         server.Get("/", static (_, response) => response.Text(List));
         server.Get("/bytes/{count}", BytesAsync);
@@ -58,9 +60,12 @@ internal sealed class HttpTestSite
         return server;
     }
 
-    private static bool TryNumber(HttpRequest request, HttpResponse response, string name, long least, long most, out long number)
+    private static bool TryNumber(HttpRequest request, HttpResponse response, string name, long least, long most,
+        out long number)
     {
-        if (long.TryParse(request.Route[name], NumberStyles.None, CultureInfo.InvariantCulture, out number) && number >= least && number <= most) return true;
+        if (long.TryParse(request.Route[name], NumberStyles.None, CultureInfo.InvariantCulture, out number)
+            && number >= least && number <= most)
+            return true;
         response.Fail(400, $"A number from {least} to {most} is wanted");
         return false;
     }
@@ -71,12 +76,14 @@ internal sealed class HttpTestSite
         response.Add("Content-Type", "application/octet-stream");
         response.BodyLength = count;
         if (count == 0) await response.FlushAsync(stop);
-        for (long left = count; left > 0; left -= PieceBytes) await response.WriteAsync(s_piece.AsMemory(0, (int)Math.Min(left, PieceBytes)), stop);
+        for (long left = count; left > 0; left -= PieceBytes)
+            await response.WriteAsync(s_piece.AsMemory(0, (int)Math.Min(left, PieceBytes)), stop);
     }
 
     private static async ValueTask EchoAsync(HttpRequest request, HttpResponse response, CancellationToken stop)
     {
-        if (request.TryGet(HttpField.ContentType, out ReadOnlySpan<byte> type) && Ascii.IsValid(type)) response.Add("Content-Type", Encoding.ASCII.GetString(type));
+        if (request.TryGet(HttpField.ContentType, out ReadOnlySpan<byte> type) && Ascii.IsValid(type))
+            response.Add("Content-Type", Encoding.ASCII.GetString(type));
         response.BodyLength = request.BodyLength;
         await request.Body.CopyToAsync(response.Body, stop);
         if (response.BodyLength <= 0) await response.FlushAsync(stop);

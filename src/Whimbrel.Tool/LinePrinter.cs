@@ -10,7 +10,8 @@ internal sealed class LinePrinter : IAsyncDisposable
 {
     private const int Capacity = 10_000;
 
-    private readonly Channel<string> _lines = Channel.CreateBounded<string>(new BoundedChannelOptions(Capacity) { SingleReader = true });
+    private readonly Channel<string> _lines =
+        Channel.CreateBounded<string>(new BoundedChannelOptions(Capacity) { SingleReader = true });
     private readonly TaskCompletionSource _nobodyReads = new(TaskCreationOptions.RunContinuationsAsynchronously);
     private readonly Task _printing;
     private long _unprinted;

@@ -34,7 +34,8 @@ internal sealed class MeasurementSignals : IDisposable
         EngineCounters counters = _engine.ReadCounters();
         Console.Out.WriteLine(string.Create(
             CultureInfo.InvariantCulture,
-            $"allocated {GC.GetTotalAllocatedBytes(precise: true)} turns {counters.Turns} empty {counters.EmptyTurns} completions {counters.Completions}"));
+            $"allocated {GC.GetTotalAllocatedBytes(precise: true)} turns {counters.Turns} empty {counters.EmptyTurns} "
+            + $"completions {counters.Completions}"));
     }
 
     private static void Collect(PosixSignalContext context)

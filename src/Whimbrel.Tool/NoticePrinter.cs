@@ -13,7 +13,8 @@ internal sealed class NoticePrinter : IAsyncDisposable
     /// </summary>
     internal const int BlockedLoopMs = 100;
 
-    private readonly Channel<string> _lines = Channel.CreateBounded<string>(new BoundedChannelOptions(1000) { FullMode = BoundedChannelFullMode.DropWrite });
+    private readonly Channel<string> _lines =
+        Channel.CreateBounded<string>(new BoundedChannelOptions(1000) { FullMode = BoundedChannelFullMode.DropWrite });
     private readonly Task _printing;
 
     internal NoticePrinter() => _printing = Task.Run(PrintAsync);

@@ -19,7 +19,8 @@ internal static class Program
         }
 
         // One line instead of the library's complete help, so that it is readable in a log.
-        await Console.Error.WriteLineAsync($"whimbrel: {CommandLine.WrongIn(parsed)} Right would be: {CommandLine.UsageOf(parsed.CommandResult.Command)}");
+        await Console.Error.WriteLineAsync($"whimbrel: {CommandLine.WrongIn(parsed)} Right would be: "
+            + $"{CommandLine.UsageOf(parsed.CommandResult.Command)}");
         return ExitCode.WrongArguments;
     }
 }

@@ -52,10 +52,15 @@ internal sealed class ProgressLine(TextWriter? output, Func<int> width)
         string text;
         if (total > 0 && done <= total)
         {
-            string left = perSecond > 0 ? $", {UnitText.RoundTime(TimeSpan.FromSeconds(Math.Ceiling(Math.Min((total - done) / perSecond, 1e8))))} left" : "";
-            text = string.Create(CultureInfo.InvariantCulture, $"{done * 100.0 / total:0} %, {UnitText.RoundBytes(done)} of {UnitText.RoundBytes(total)}, {UnitText.RoundBytes((long)perSecond)}/s{left}");
+            string left = perSecond > 0
+                ? $", {UnitText.RoundTime(TimeSpan.FromSeconds(Math.Ceiling(Math.Min((total - done) / perSecond, 1e8))))} left"
+                : "";
+            text = string.Create(CultureInfo.InvariantCulture,
+                $"{done * 100.0 / total:0} %, {UnitText.RoundBytes(done)} of {UnitText.RoundBytes(total)}, "
+                + $"{UnitText.RoundBytes((long)perSecond)}/s{left}");
             int bar = Math.Min(width - text.Length - what.Length - 4, MostBar);
-            if (bar >= LeastBar) text = $"[{new string('#', (int)(bar * (double)done / total)).PadRight(bar, '.')}] {text}";
+            if (bar >= LeastBar)
+                text = $"[{new string('#', (int)(bar * (double)done / total)).PadRight(bar, '.')}] {text}";
         }
         else
         {

@@ -19,10 +19,17 @@ internal static class RelayCommand
         int code = ExitCode.Failed;
         try
         {
-            engine = new Engine(new EngineOptions { Kind = settings.Engine, Loops = settings.Loops, BlockedLoopMs = NoticePrinter.BlockedLoopMs, OnDiagnosticEvent = notices.Add });
+            engine = new Engine(new EngineOptions
+            {
+                Kind = settings.Engine,
+                Loops = settings.Loops,
+                BlockedLoopMs = NoticePrinter.BlockedLoopMs,
+                OnDiagnosticEvent = notices.Add
+            });
             code = await RelayAsync(settings, engine, notices, stop.Asked);
         }
-        catch (Exception e) when (e is NetworkException or ArgumentException or PlatformNotSupportedException or IOException or UnauthorizedAccessException or CryptographicException)
+        catch (Exception e) when (e is NetworkException or ArgumentException or PlatformNotSupportedException
+            or IOException or UnauthorizedAccessException or CryptographicException)
         {
             notices.Tell($"whimbrel: {e.Message}");
         }
@@ -49,14 +56,24 @@ internal static class RelayCommand
             CheckEvery = settings.CheckEvery,
             TargetHeader = settings.Header,
             Clients = proxies,
-            OnTargetChanged = target => notices.Tell($"{target.Address} is {(target.IsUp ? "up again" : $"down: {target.LastFailure?.TrimEnd('.')}")}"),
+            OnTargetChanged = target => notices.Tell(
+                $"{target.Address} is {(target.IsUp ? "up again" : $"down: {target.LastFailure?.TrimEnd('.')}")}"),
         };
         // With a PROXY header TLS starts after it, so the listener itself has none.
         string address = proxies is not null ? PlainOf(settings.Address) : settings.Address;
-        await using Relay relay = new(new ServerOptions { Address = address, Engine = engine, Tls = proxies is null ? tls : null, StatusPath = settings.StatusPath }, options);
+        await using Relay relay = new(new ServerOptions
+        {
+            Address = address,
+            Engine = engine,
+            Tls = proxies is null ? tls : null,
+            StatusPath = settings.StatusPath
+        }, options);
         await relay.StartAsync();
-        Console.Out.WriteLine($"listening on {relay.Server.EndPoint} (engine {engine.KindName}, loops {engine.LoopCount})");
-        if (own is not null) notices.Tell($"TLS with a temporary certificate of this process. For a permanent one: whimbrel certs. SHA-256 {CertsCommand.FingerprintOf(own)}");
+        Console.Out.WriteLine(
+            $"listening on {relay.Server.EndPoint} (engine {engine.KindName}, loops {engine.LoopCount})");
+        if (own is not null)
+            notices.Tell($"TLS with a temporary certificate of this process. For a permanent one: whimbrel certs. "
+                + $"SHA-256 {CertsCommand.FingerprintOf(own)}");
         notices.Tell($"relaying to {string.Join(", ", settings.Targets)}; Ctrl-C ends.");
         using (CancellationTokenSource ending = new())
         {
@@ -68,15 +85,18 @@ internal static class RelayCommand
 
         StopReport report = await relay.StopAsync(s_drain);
         foreach (RelayTarget target in relay.Targets) Console.Out.WriteLine(TotalOf(target));
-        Console.Out.WriteLine(string.Create(CultureInfo.InvariantCulture, $"total: {relay.Server.AcceptedCount} connections, {relay.Unserved} not served, {report.Drained} drained, {report.Aborted} aborted"));
+        Console.Out.WriteLine(string.Create(CultureInfo.InvariantCulture, $"total: {relay.Server.AcceptedCount} "
+            + $"connections, {relay.Unserved} not served, {report.Drained} drained, {report.Aborted} aborted"));
         if (!report.IsComplete) notices.Tell($"whimbrel: not everything has ended: {report}.");
         return report.IsComplete ? ExitCode.Done : ExitCode.Failed;
     }
 
-    private static string PlainOf(string address) => address.StartsWith("tls://", StringComparison.Ordinal) ? $"tcp{address[3..]}" : address;
+    private static string PlainOf(string address) =>
+        address.StartsWith("tls://", StringComparison.Ordinal) ? $"tcp{address[3..]}" : address;
 
     private static string TotalOf(RelayTarget target) => string.Create(
-        CultureInfo.InvariantCulture, $"{target.Address}: {target.Connections} connections, {target.Failures} failed, {target.BytesToTarget} bytes to it, {target.BytesFromTarget} bytes from it");
+        CultureInfo.InvariantCulture, $"{target.Address}: {target.Connections} connections, {target.Failures} failed, "
+            + $"{target.BytesToTarget} bytes to it, {target.BytesFromTarget} bytes from it");
 
     private static async Task PrintStatsAsync(Relay relay, NoticePrinter notices, CancellationToken ending)
     {

@@ -15,7 +15,8 @@ namespace Whimbrel.Tool;
 /// <param name="Stats">True to print a line per second.</param>
 /// <param name="Duration">Time after which the command ends, or null.</param>
 internal sealed record RelaySettings(
-    string Address, string[] Targets, TlsArguments? TargetTls, TimeSpan CheckEvery, ProxyHeaderForm Header, string[]? Proxies, TlsArguments? Tls, EngineKind Engine, int Loops, bool Stats, TimeSpan? Duration)
+    string Address, string[] Targets, TlsArguments? TargetTls, TimeSpan CheckEvery, ProxyHeaderForm Header,
+    string[]? Proxies, TlsArguments? Tls, EngineKind Engine, int Loops, bool Stats, TimeSpan? Duration)
 {
     /// <summary>Path of the status socket, or null.</summary>
     internal string? StatusPath { get; init; }

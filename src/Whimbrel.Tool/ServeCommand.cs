@@ -20,12 +20,20 @@ internal static class ServeCommand
         int code = ExitCode.Failed;
         try
         {
-            engine = new Engine(new EngineOptions { Kind = settings.Engine, Loops = settings.Loops, BlockedLoopMs = NoticePrinter.BlockedLoopMs, OnDiagnosticEvent = notices.Add });
+            engine = new Engine(new EngineOptions
+            {
+                Kind = settings.Engine,
+                Loops = settings.Loops,
+                BlockedLoopMs = NoticePrinter.BlockedLoopMs,
+                OnDiagnosticEvent = notices.Add
+            });
             X509Certificate2? own = null;
             TlsOptions? tls = settings.Tls?.ToServerOptions(NetworkAddress.Parse(settings.Address), out own);
             Service service = Service.Create(settings, engine, tls);
             await engine.StartAsync();
-            await using IAsyncDisposable? cluster = settings.Cluster is { } broker ? await service.Room!.JoinAsync(service.Server, broker, settings.Node) : null;
+            await using IAsyncDisposable? cluster = settings.Cluster is { } broker
+                ? await service.Room!.JoinAsync(service.Server, broker, settings.Node)
+                : null;
             await service.Server.StartAsync();
             StopReport report = await ServeAsync(settings, service, own, stop.Asked);
             if (report.IsComplete) code = ExitCode.Done;
@@ -33,7 +41,8 @@ internal static class ServeCommand
             // What delays the server delays the engine as well, so it is reported and waited for once.
             if (!report.IsComplete) engine = null;
         }
-        catch (Exception e) when (e is NetworkException or ArgumentException or PlatformNotSupportedException or IOException or UnauthorizedAccessException or CryptographicException)
+        catch (Exception e) when (e is NetworkException or ArgumentException or PlatformNotSupportedException
+            or IOException or UnauthorizedAccessException or CryptographicException)
         {
             // A port in use, no descriptor, an unavailable engine or an unreadable certificate: the message is
             // complete.
@@ -44,16 +53,22 @@ internal static class ServeCommand
         return code;
     }
 
-    private static async Task<StopReport> ServeAsync(ServeSettings settings, Service service, X509Certificate2? own, Task asked)
+    private static async Task<StopReport> ServeAsync(ServeSettings settings, Service service,
+        X509Certificate2? own, Task asked)
     {
         Server server = service.Server;
         long start = Stopwatch.GetTimestamp();
         using MeasurementSignals signals = new(server.Engine);
         using CancellationTokenSource ending = new();
         service.Producer?.Start(server);
-        Console.Out.WriteLine($"listening on {server.EndPoint} (engine {server.Engine.KindName}, loops {server.Engine.LoopCount}{(server.TlsProvider is { } layer ? $", TLS {layer.Split(' ')[0].ToLowerInvariant()}" : "")})");
-        if (own is not null) Console.Error.WriteLine($"TLS with a temporary certificate of this process, for {NamesOf(own)}. For a permanent one: whimbrel certs. SHA-256 {CertsCommand.FingerprintOf(own)}");
-        Console.Error.WriteLine($"serving {settings.Kind.ToString().ToLowerInvariant()}; Ctrl-C ends. Talk to it: {(settings.Kind == ServeKind.Ws ? $"new WebSocket(\"{(settings.Tls is null ? "ws" : "wss")}://{server.EndPoint}\") in a browser's console" : settings.Kind == ServeKind.Chat && server.EndPoint is IPEndPoint at ? $"{(settings.Tls is null ? "http" : "https")}://{Reachable(at)}/ in a browser, {HowToTalk(settings, at, own)}" : settings.Kind == ServeKind.Http ? HowToAsk(server.EndPoint!, settings.Tls is not null) : HowToTalk(settings, server.EndPoint!, own))}");
+        Console.Out.WriteLine($"listening on {server.EndPoint} (engine {server.Engine.KindName}, loops "
+            + $"{server.Engine.LoopCount}"
+            + $"{(server.TlsProvider is { } layer ? $", TLS {layer.Split(' ')[0].ToLowerInvariant()}" : "")})");
+        if (own is not null)
+            Console.Error.WriteLine($"TLS with a temporary certificate of this process, for {NamesOf(own)}. For a "
+                + $"permanent one: whimbrel certs. SHA-256 {CertsCommand.FingerprintOf(own)}");
+        Console.Error.WriteLine($"serving {settings.Kind.ToString().ToLowerInvariant()}; Ctrl-C ends. Talk to it: "
+            + $"{(settings.Kind == ServeKind.Ws ? $"new WebSocket(\"{(settings.Tls is null ? "ws" : "wss")}://{server.EndPoint}\") in a browser's console" : settings.Kind == ServeKind.Chat && server.EndPoint is IPEndPoint at ? $"{(settings.Tls is null ? "http" : "https")}://{Reachable(at)}/ in a browser, {HowToTalk(settings, at, own)}" : settings.Kind == ServeKind.Http ? HowToAsk(server.EndPoint!, settings.Tls is not null) : HowToTalk(settings, server.EndPoint!, own))}");
         Task stats = settings.Stats ? PrintStatsAsync(service, ending.Token) : Task.CompletedTask;
 
         if (settings.Duration is { } duration) await Task.WhenAny(asked, Task.Delay(duration, ending.Token));
@@ -65,26 +80,34 @@ internal static class ServeCommand
         StopReport report = await server.StopAsync();
         Console.Out.WriteLine(string.Create(
             CultureInfo.InvariantCulture,
-            $"total: {server.AcceptedCount} connections, {server.BytesReceived} bytes in, {server.BytesSent} bytes out, {Stopwatch.GetElapsedTime(start).TotalSeconds:0.0} seconds, {report.Drained} drained, {report.Aborted} aborted{Handshakes(settings, server.ReadCounters())}"));
+            $"total: {server.AcceptedCount} connections, {server.BytesReceived} bytes in, {server.BytesSent} "
+            + $"bytes out, {Stopwatch.GetElapsedTime(start).TotalSeconds:0.0} seconds, {report.Drained} drained, "
+            + $"{report.Aborted} aborted{Handshakes(settings, server.ReadCounters())}"));
         return report;
     }
 
     private static string Handshakes(ServeSettings settings, ServerCounters counters) =>
-        settings.Tls is null ? "" : string.Create(CultureInfo.InvariantCulture, $", {counters.TlsHandshakes} handshakes of which {counters.TlsResumed} resumed, {counters.TlsFailed} failed");
+        settings.Tls is null ? "" : string.Create(CultureInfo.InvariantCulture, $", {counters.TlsHandshakes} "
+            + $"handshakes of which {counters.TlsResumed} resumed, {counters.TlsFailed} failed");
 
     private static string NamesOf(X509Certificate2 certificate)
     {
-        X509SubjectAlternativeNameExtension names = certificate.Extensions.OfType<X509SubjectAlternativeNameExtension>().Single();
-        return string.Join(", ", [.. names.EnumerateDnsNames(), .. names.EnumerateIPAddresses().Select(static a => a.ToString())]);
+        X509SubjectAlternativeNameExtension names = certificate.Extensions.OfType<X509SubjectAlternativeNameExtension>()
+            .Single();
+        return string.Join(", ",
+            [.. names.EnumerateDnsNames(), .. names.EnumerateIPAddresses().Select(static a => a.ToString())]);
     }
 
     private static string HowToAsk(EndPoint endPoint, bool isTls)
     {
         string scheme = isTls ? "--insecure https" : "http";
-        return endPoint is IPEndPoint ip ? $"curl {scheme}://{Reachable(ip)}" : $"curl --unix-socket {endPoint} {scheme}://localhost";
+        return endPoint is IPEndPoint ip
+            ? $"curl {scheme}://{Reachable(ip)}"
+            : $"curl --unix-socket {endPoint} {scheme}://localhost";
     }
 
-    private static string HowToTalk(ServeSettings settings, EndPoint endPoint, X509Certificate2? own) => settings.Tls is { } tls ? HowToTalk(endPoint, tls, own) : HowToTalk(endPoint);
+    private static string HowToTalk(ServeSettings settings, EndPoint endPoint, X509Certificate2? own) =>
+        settings.Tls is { } tls ? HowToTalk(endPoint, tls, own) : HowToTalk(endPoint);
 
     private static string HowToTalk(EndPoint endPoint)
     {
@@ -97,13 +120,16 @@ internal static class ServeCommand
     {
         string trust = own is not null ? $"--pin {TlsCertificate.PinOf(own)}" : "--ca FILE";
         string proof = tls.AuthorityFile is null ? "" : " --cert FILE --key FILE";
-        if (endPoint is not IPEndPoint ip) return $"whimbrel connect --unix {endPoint} --tls {trust}{proof}, or openssl s_client -unix {endPoint}";
+        if (endPoint is not IPEndPoint ip)
+            return $"whimbrel connect --unix {endPoint} --tls {trust}{proof}, or openssl s_client -unix {endPoint}";
         ip = Reachable(ip);
         return $"whimbrel connect {trust}{proof} tls://{ip}, or openssl s_client -connect {ip}";
     }
 
     private static IPEndPoint Reachable(IPEndPoint ip) =>
-        ip.Address.Equals(IPAddress.Any) || ip.Address.Equals(IPAddress.IPv6Any) ? new IPEndPoint(IPAddress.Loopback, ip.Port) : ip;
+        ip.Address.Equals(IPAddress.Any) || ip.Address.Equals(IPAddress.IPv6Any)
+            ? new IPEndPoint(IPAddress.Loopback, ip.Port)
+            : ip;
 
     private static async Task PrintStatsAsync(Service service, CancellationToken ending)
     {
@@ -119,7 +145,9 @@ internal static class ServeCommand
                 last = Stopwatch.GetTimestamp();
                 await Console.Error.WriteLineAsync(string.Create(
                     CultureInfo.InvariantCulture,
-                    $"{service.Server.SessionCount} connections, {(now.Count - before.Count) / seconds:0} {service.Unit}/s, {(now.In - before.In) / seconds / 1e6:0.0} MB/s in, {(now.Out - before.Out) / seconds / 1e6:0.0} MB/s out"));
+                    $"{service.Server.SessionCount} connections, {(now.Count - before.Count) / seconds:0} "
+                    + $"{service.Unit}/s, {(now.In - before.In) / seconds / 1e6:0.0} MB/s in, "
+                    + $"{(now.Out - before.Out) / seconds / 1e6:0.0} MB/s out"));
                 before = now;
             }
         }
@@ -128,6 +156,7 @@ internal static class ServeCommand
             // The server ends.
         }
 
-        (long Count, long In, long Out) Read() => (service.Count(), service.Server.BytesReceived, service.Server.BytesSent);
+        (long Count, long In, long Out) Read() =>
+            (service.Count(), service.Server.BytesReceived, service.Server.BytesSent);
     }
 }

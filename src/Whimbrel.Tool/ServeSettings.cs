@@ -12,7 +12,8 @@ namespace Whimbrel.Tool;
 /// <param name="Tls">TLS arguments, or null.</param>
 /// <param name="Push">Settings for <see cref="ServeKind.Push"/>.</param>
 /// <param name="Files">Folder to serve for <see cref="ServeKind.Http"/>, or null.</param>
-internal sealed record ServeSettings(ServeKind Kind, string Address, EngineKind Engine, int Loops, AcceptScheme Accept, Scheduling Scheduling, bool Stats, TimeSpan? Duration, TlsArguments? Tls, PushSettings Push, string? Files = null)
+internal sealed record ServeSettings(ServeKind Kind, string Address, EngineKind Engine, int Loops, AcceptScheme Accept,
+    Scheduling Scheduling, bool Stats, TimeSpan? Duration, TlsArguments? Tls, PushSettings Push, string? Files = null)
 {
     /// <summary>Path of the status socket, or null.</summary>
     internal string? StatusPath { get; init; }

@@ -27,7 +27,8 @@ internal sealed class SocketLines(LinePrinter lines, Action<string> tell) : WebS
     protected override void OnBinary(ReadOnlySpan<byte> data)
     {
         Interlocked.Increment(ref _received);
-        tell($"{data.Length} bytes of binary: {Convert.ToHexStringLower(data[..Math.Min(data.Length, 32)])}{(data.Length > 32 ? "..." : "")}");
+        tell($"{data.Length} bytes of binary: "
+            + $"{Convert.ToHexStringLower(data[..Math.Min(data.Length, 32)])}{(data.Length > 32 ? "..." : "")}");
     }
 
     protected override void OnPing(ReadOnlySpan<byte> payload) => tell($"ping {Quoted(payload)}, answered");

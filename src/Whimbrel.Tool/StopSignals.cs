@@ -9,7 +9,8 @@ internal sealed class StopSignals : IDisposable
     private readonly TaskCompletionSource _asked = new(TaskCreationOptions.RunContinuationsAsynchronously);
     private readonly PosixSignalRegistration[] _registrations;
 
-    internal StopSignals() => _registrations = [PosixSignalRegistration.Create(PosixSignal.SIGINT, Ask), PosixSignalRegistration.Create(PosixSignal.SIGTERM, Ask)];
+    internal StopSignals() => _registrations = [PosixSignalRegistration.Create(PosixSignal.SIGINT, Ask),
+        PosixSignalRegistration.Create(PosixSignal.SIGTERM, Ask)];
 
     internal Task Asked => _asked.Task;
 

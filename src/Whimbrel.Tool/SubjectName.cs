@@ -19,7 +19,8 @@ internal sealed record SubjectName
     }
 
     /// <summary>Names of a server on the developer's machine.</summary>
-    internal static IReadOnlyList<SubjectName> OfThisMachine { get; } = [new("localhost", null), new("127.0.0.1", IPAddress.Loopback), new("::1", IPAddress.IPv6Loopback)];
+    internal static IReadOnlyList<SubjectName> OfThisMachine { get; } = [new("localhost", null),
+        new("127.0.0.1", IPAddress.Loopback), new("::1", IPAddress.IPv6Loopback)];
 
     /// <summary>Text in the certificate: lower case, converted to ASCII.</summary>
     internal string Text { get; }
@@ -32,10 +33,12 @@ internal sealed record SubjectName
     {
         mistake = null;
         string bare = text is ['[', .., ']'] ? text[1..^1] : text;
-        if (bare.Contains(':', StringComparison.Ordinal) || bare.Split('.').All(static part => part.Length > 0 && part.All(char.IsAsciiDigit)))
+        if (bare.Contains(':', StringComparison.Ordinal)
+            || bare.Split('.').All(static part => part.Length > 0 && part.All(char.IsAsciiDigit)))
         {
             // Digits and dots alone are never a name, and the parser would change "127.1".
-            if (IPAddress.TryParse(bare, out IPAddress? address) && (address.AddressFamily == AddressFamily.InterNetworkV6 || address.ToString() == bare))
+            if (IPAddress.TryParse(bare, out IPAddress? address)
+                && (address.AddressFamily == AddressFamily.InterNetworkV6 || address.ToString() == bare))
             {
                 return new SubjectName(address.ToString(), address);
             }
@@ -73,9 +76,11 @@ internal sealed record SubjectName
         // A wildcard is one whole label, and never directly below a top-level domain.
         string[] labels = name.Split('.');
         bool hasWildcard = labels[0] == "*";
-        return name.Length <= MostLength && (!hasWildcard || labels.Length >= 3) && labels.Skip(hasWildcard ? 1 : 0).All(IsLabel);
+        return name.Length <= MostLength && (!hasWildcard || labels.Length >= 3)
+            && labels.Skip(hasWildcard ? 1 : 0).All(IsLabel);
     }
 
     private static bool IsLabel(string label) =>
-        label.Length is > 0 and <= MostLabelLength && label[0] != '-' && label[^1] != '-' && label.All(static c => char.IsAsciiLetterOrDigit(c) || c is '-' or '_');
+        label.Length is > 0 and <= MostLabelLength && label[0] != '-' && label[^1] != '-'
+        && label.All(static c => char.IsAsciiLetterOrDigit(c) || c is '-' or '_');
 }

@@ -16,7 +16,8 @@ namespace Whimbrel.Tool;
 /// <param name="Pin">Fingerprint of the peer's certificate, or hash of its key, or null.</param>
 /// <param name="ServerName">Required name of the server, or null for the host of the address.</param>
 /// <param name="Protocols">Application protocols in order of preference.</param>
-internal sealed record TlsArguments(string? CertificateFile, string? KeyFile, string? PfxFile, string? Password, string? AuthorityFile, string? Pin, string? ServerName, IReadOnlyList<string> Protocols)
+internal sealed record TlsArguments(string? CertificateFile, string? KeyFile, string? PfxFile, string? Password,
+    string? AuthorityFile, string? Pin, string? ServerName, IReadOnlyList<string> Protocols)
 {
     private const int HashBytes = 32;
 
@@ -45,7 +46,8 @@ internal sealed record TlsArguments(string? CertificateFile, string? KeyFile, st
             HostName = ServerName,
             PinnedKeys = Pin is null || fingerprint is not null ? [] : [Pin],
             // The fingerprint identifies this certificate, so chain and dates are not checked.
-            Verify = fingerprint is null ? null : seen => seen.Certificate is { } shown && CryptographicOperations.FixedTimeEquals(SHA256.HashData(shown.RawData), fingerprint),
+            Verify = fingerprint is null ? null : seen => seen.Certificate is { } shown
+                && CryptographicOperations.FixedTimeEquals(SHA256.HashData(shown.RawData), fingerprint),
             ApplicationProtocols = Protocols,
         };
     }
@@ -55,24 +57,30 @@ internal sealed record TlsArguments(string? CertificateFile, string? KeyFile, st
     internal static bool IsPin(string text)
     {
         Span<byte> hash = stackalloc byte[HashBytes + 1];
-        return FingerprintIn(text) is not null || (Convert.TryFromBase64String(text, hash, out int count) && count == HashBytes);
+        return FingerprintIn(text) is not null
+            || (Convert.TryFromBase64String(text, hash, out int count) && count == HashBytes);
     }
 
     private static byte[]? FingerprintIn(string text)
     {
         string digits = text.Replace(":", "", StringComparison.Ordinal);
-        return digits.Length == 2 * HashBytes && digits.All(char.IsAsciiHexDigit) ? Convert.FromHexString(digits) : null;
+        return digits.Length == 2 * HashBytes && digits.All(char.IsAsciiHexDigit)
+            ? Convert.FromHexString(digits)
+            : null;
     }
 
     private TlsCertificate? ReadCertificate() =>
-        PfxFile is not null ? TlsCertificate.FromPfxFile(PfxFile, Password) : CertificateFile is not null ? TlsCertificate.FromPemFile(CertificateFile, KeyFile, Password) : null;
+        PfxFile is not null ? TlsCertificate.FromPfxFile(PfxFile, Password)
+            : CertificateFile is not null ? TlsCertificate.FromPemFile(CertificateFile, KeyFile, Password) : null;
 
     private X509Certificate2Collection? ReadAuthorities()
     {
         if (AuthorityFile is null) return null;
         X509Certificate2Collection found = [];
         found.ImportFromPemFile(AuthorityFile);
-        return found.Count > 0 ? found : throw new CryptographicException($"There is no certificate in {AuthorityFile}.");
+        return found.Count > 0
+            ? found
+            : throw new CryptographicException($"There is no certificate in {AuthorityFile}.");
     }
 
     /// <summary>
@@ -83,9 +91,13 @@ internal sealed record TlsArguments(string? CertificateFile, string? KeyFile, st
     {
         DateTimeOffset now = DateTimeOffset.UtcNow;
         List<SubjectName> names = [.. SubjectName.OfThisMachine];
-        if (!address.IsWildcard && IPAddress.TryParse(address.Host, out _) && SubjectName.Read(address.Host, out _) is { } place && !names.Contains(place)) names.Add(place);
-        using CertificateAuthority authority = CertificateAuthority.Create("whimbrel serve --tls", 0, now, TimeSpan.FromDays(CertsSettings.DefaultDays));
-        using X509Certificate2 made = authority.Issue(names[0].Text, CertificateUse.Server, names, 0, now, now.AddDays(CertsSettings.DefaultDays));
+        if (!address.IsWildcard && IPAddress.TryParse(address.Host, out _)
+            && SubjectName.Read(address.Host, out _) is { } place && !names.Contains(place))
+            names.Add(place);
+        using CertificateAuthority authority = CertificateAuthority.Create("whimbrel serve --tls", 0, now,
+            TimeSpan.FromDays(CertsSettings.DefaultDays));
+        using X509Certificate2 made = authority.Issue(names[0].Text, CertificateUse.Server, names, 0, now,
+            now.AddDays(CertsSettings.DefaultDays));
         // Through PFX, because on some systems the key of a certificate created in memory cannot be used for TLS.
         return X509CertificateLoader.LoadPkcs12(made.Export(X509ContentType.Pkcs12), null);
     }

@@ -3,7 +3,8 @@ namespace Whimbrel.Tool;
 /// <summary>Sends received datagrams back, with an optional rate limit per source.</summary>
 internal sealed class UdpEcho(int sourceRate) : DatagramHandler
 {
-    private readonly SourceRateLimit? _limit = sourceRate > 0 ? new SourceRateLimit(sourceRate, burst: sourceRate) : null;
+    private readonly SourceRateLimit? _limit =
+        sourceRate > 0 ? new SourceRateLimit(sourceRate, burst: sourceRate) : null;
 
     /// <summary>Number of datagrams not answered because of the rate limit. Any thread.</summary>
     internal long Limited => Volatile.Read(ref _limited);

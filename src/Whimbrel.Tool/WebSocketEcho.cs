@@ -12,7 +12,12 @@ internal sealed class WebSocketEcho(Tally messages) : WebSocketSession
     internal static HttpServer Create(ServerOptions options, bool deflates, Tally messages)
     {
         HttpServer server = new(options);
-        WebSocketOptions limits = new() { MessageLimitBytes = MessageBytes, Origins = WebSocketOrigins.Any, Deflate = deflates ? new WebSocketDeflate() : null };
+        WebSocketOptions limits = new()
+        {
+            MessageLimitBytes = MessageBytes,
+            Origins = WebSocketOrigins.Any,
+            Deflate = deflates ? new WebSocketDeflate() : null
+        };
         server.WebSocket("/{*path}", () => new WebSocketEcho(messages), limits);
         return server;
     }

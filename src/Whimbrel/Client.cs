@@ -101,7 +101,9 @@ public partial class Client : IAsyncDisposable
     /// <exception cref="InvalidOperationException">The client has a connection or a connect in progress.</exception>
     /// <param name="cancellationToken">Cancels the connect, in any phase, and the policy.</param>
     public ValueTask<Session> ConnectAsync(CancellationToken cancellationToken = default) =>
-        cancellationToken.IsCancellationRequested ? ValueTask.FromCanceled<Session>(cancellationToken) : BeginConnect(cancellationToken).Task;
+        cancellationToken.IsCancellationRequested
+            ? ValueTask.FromCanceled<Session>(cancellationToken)
+            : BeginConnect(cancellationToken).Task;
 
     private Completion<Session> BeginConnect(CancellationToken cancellationToken)
     {
@@ -112,11 +114,15 @@ public partial class Client : IAsyncDisposable
         lock (_gate)
         {
             if (_isDisposed) Throw.Disposed(nameof(Client));
-            if (_current is not null || _reconnectLoop is { IsAnswered: false, IsWaiting: true }) Throw.State("The client is connected or connecting already: it holds one connection at a time. To replace that, await ReconnectAsync; for more connections use a Connector, or a Client for each.");
+            if (_current is not null || _reconnectLoop is { IsAnswered: false, IsWaiting: true })
+                Throw.State(
+                    "The client is connected or connecting already: it holds one connection at a time. To replace "
+                    + "that, await ReconnectAsync; for more connections use a Connector, or a Client for each.");
             if (_host is null)
             {
                 Options.Validate(engine);
-                TlsProfile? tls = Options.TlsToSpeak is { } secure ? TlsSelector.Prepare(secure, isServer: false) : null;
+                TlsProfile? tls =
+                    Options.TlsToSpeak is { } secure ? TlsSelector.Prepare(secure, isServer: false) : null;
                 engine.Start();
                 _host = new Host(this, engine, tls);
                 _warm = tls is null ? Task.CompletedTask : engine.WarmUpTls(tls);
@@ -130,7 +136,8 @@ public partial class Client : IAsyncDisposable
         before?.StopWaiting();
         if (!_warm.IsCompleted)
         {
-            _warm.ContinueWith(static (_, a) => ((Attempt)a!).PostOrGiveUp(), attempt, CancellationToken.None, TaskContinuationOptions.None, TaskScheduler.Default);
+            _warm.ContinueWith(static (_, a) => ((Attempt)a!).PostOrGiveUp(), attempt, CancellationToken.None,
+                TaskContinuationOptions.None, TaskScheduler.Default);
         }
         else if (!attempt.Post())
         {
@@ -167,7 +174,9 @@ public partial class Client : IAsyncDisposable
             // The connect ends at once, unless a callback blocks its loop. It may also have succeeded at the last
             // moment.
             if (!engine.Block(signal, Engine.StopGrace)) GiveUpBlocked();
-            if (dial.GetStatus(dial.Version) == ValueTaskSourceStatus.Canceled) throw new NetworkException(new NetworkError(0, ErrorCategory.Timeout, $"Cannot connect to {_host!.TargetText}: not connected within {timeout}."));
+            if (dial.GetStatus(dial.Version) == ValueTaskSourceStatus.Canceled)
+                throw new NetworkException(new NetworkError(0, ErrorCategory.Timeout,
+                    $"Cannot connect to {_host!.TargetText}: not connected within {timeout}."));
         }
 
         return dial.GetResult(dial.Version);
@@ -178,7 +187,8 @@ public partial class Client : IAsyncDisposable
         Attempt? attempt = _current;
         // No caller waits for the result of the connect any more.
         BeginDisconnect();
-        throw Engine.OverdueError($"The connect attempt to {_host!.TargetText} has not ended", attempt?.FindUnfinished() ?? []);
+        throw Engine.OverdueError($"The connect attempt to {_host!.TargetText} has not ended",
+            attempt?.FindUnfinished() ?? []);
     }
 
     /// <summary>
@@ -230,7 +240,9 @@ public partial class Client : IAsyncDisposable
             pursuit = _reconnectLoop;
             _reconnectLoop = null;
             attempt = _current;
-            if (attempt is not null) attempt.Ended.Add(ended = new StopWait<bool>(Engine, Options.DrainTimeout + Engine.StopGrace, wait => LookAfterEnd(attempt, wait), attempt.Session));
+            if (attempt is not null)
+                attempt.Ended.Add(ended = new StopWait<bool>(Engine, Options.DrainTimeout + Engine.StopGrace,
+                    wait => LookAfterEnd(attempt, wait), attempt.Session));
         }
 
         pursuit?.StopWaiting();
@@ -273,7 +285,8 @@ public partial class Client : IAsyncDisposable
         if (ended.SignalWhenCompleted() is { } signal && !Engine.Block(signal, timeout))
         {
             attempt?.Session?.Abort();
-            if (!Engine.Block(signal, Engine.StopGrace)) throw Engine.OverdueError("The client has not ended", attempt?.FindUnfinished() ?? []);
+            if (!Engine.Block(signal, Engine.StopGrace))
+                throw Engine.OverdueError("The client has not ended", attempt?.FindUnfinished() ?? []);
         }
 
         ended.GetResult(ended.Version);
@@ -432,7 +445,9 @@ public partial class Client : IAsyncDisposable
         /// failed, moves to the end. Otherwise a server that accepts and does not serve would hide the targets after
         /// it. A connection that was opened restores the given order.
         /// </summary>
-        internal List<EndPoint> NextTargets => Volatile.Read(ref _passedOver) % Targets.Count is > 0 and var first ? [.. Targets[first..], .. Targets[..first]] : Targets;
+        internal List<EndPoint> NextTargets => Volatile.Read(ref _passedOver) % Targets.Count is > 0 and var first
+            ? [.. Targets[first..], .. Targets[..first]]
+            : Targets;
 
         internal string TargetText => PendingConnect.TextOf(Targets);
 
@@ -450,11 +465,14 @@ public partial class Client : IAsyncDisposable
             if (!Engine.ExceptionNotices.TryTake($"{place}dial {TargetText}", Engine.NowMs, out long leftOut)) return;
             NoteSession(new DiagnosticEvent(
                 DiagnosticEventKind.System,
-                $"Cannot connect to {TargetText}: {reason}. The reconnect policy tries again (attempt {attempt}) in {delay.TotalSeconds:0.###} s; a ConnectAsync that waits is not completed by this failure.{NoticePaces.LeftOutText(leftOut)}",
+                $"Cannot connect to {TargetText}: {reason}. The reconnect policy tries again (attempt {attempt}) "
+                + $"in {delay.TotalSeconds:0.###} s; a ConnectAsync that waits is not completed by this "
+                + $"failure.{NoticePaces.LeftOutText(leftOut)}",
                 "cannot-connect.md"));
         }
 
-        internal override void SessionConnecting(Connection connection) => ((Attempt)connection.Session.HostState!).Connect(connection);
+        internal override void SessionConnecting(Connection connection) =>
+            ((Attempt)connection.Session.HostState!).Connect(connection);
 
         internal override void SessionConnected(Session session)
         {
@@ -470,7 +488,8 @@ public partial class Client : IAsyncDisposable
             if (ReferenceEquals(attempt.Opening, session)) attempt.Open(session);
         }
 
-        internal override void SessionFailedToBegin(Session session, Exception exception) => ((Attempt)session.HostState!).Thrown ??= exception;
+        internal override void SessionFailedToBegin(Session session, Exception exception) =>
+            ((Attempt)session.HostState!).Thrown ??= exception;
 
         internal override void SessionReplaced(Session old, Session next) => ((Attempt)next.HostState!).Session = next;
 
@@ -484,12 +503,14 @@ public partial class Client : IAsyncDisposable
             if (!attempt.IsOpen) reason = attempt.ReasonFor(reason);
             bool counts = wasConnected && (attempt.IsOpen || (!Client.HasOpening && attempt.Thrown is null));
             if (counts) Volatile.Write(ref _passedOver, 0);
-            else if ((wasConnected && attempt.Thrown is null) || reason.Cause == CloseCause.TlsHandshake) Interlocked.Increment(ref _passedOver);
+            else if ((wasConnected && attempt.Thrown is null) || reason.Cause == CloseCause.TlsHandshake)
+                Interlocked.Increment(ref _passedOver);
             attempt.ReconnectLoop.Ended(attempt, session.Loop, reason, counts);
             attempt.TellEnded();
         }
 
-        internal void Tell<T>(T argument, Action<Client, T> call, [CallerArgumentExpression(nameof(call))] string code = "")
+        internal void Tell<T>(T argument, Action<Client, T> call,
+            [CallerArgumentExpression(nameof(call))] string code = "")
         {
             try
             {

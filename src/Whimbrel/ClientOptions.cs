@@ -108,7 +108,8 @@ public sealed class ClientOptions : ConnectionOptions
     /// Returns the addresses to connect to, from whichever of the three properties is set. After
     /// <see cref="Validate"/>.
     /// </summary>
-    internal List<EndPoint> TargetsOn(Engine engine) => EndPointRules.Collect(null, Address, EndPoint, EndPoints, engine, toListen: false);
+    internal List<EndPoint> TargetsOn(Engine engine) =>
+        EndPointRules.Collect(null, Address, EndPoint, EndPoints, engine, toListen: false);
 
     internal void Validate(Engine engine)
     {
@@ -116,13 +117,17 @@ public sealed class ClientOptions : ConnectionOptions
         ValidateCommon(errors);
         errors.Range(nameof(ConnectTimeout), ConnectTimeout, TimeSpan.FromMilliseconds(1), TimeSpan.FromHours(1));
         EndPointRules.Collect(errors, Address, EndPoint, EndPoints, engine, toListen: false);
-        if (EndPoints.Count > MaxEndPoints) errors.Add($"EndPoints has {EndPoints.Count} entries, allowed 1 to {MaxEndPoints}");
-        if (Loop is not null && !ReferenceEquals(Loop.Engine, engine)) errors.Add($"Loop = {Loop}, which is no loop of Engine ({engine}): leave Engine out, or give one of its loops");
+        if (EndPoints.Count > MaxEndPoints)
+            errors.Add($"EndPoints has {EndPoints.Count} entries, allowed 1 to {MaxEndPoints}");
+        if (Loop is not null && !ReferenceEquals(Loop.Engine, engine))
+            errors.Add(
+                $"Loop = {Loop}, which is no loop of Engine ({engine}): leave Engine out, or give one of its loops");
         Reconnect?.Validate(errors);
         if (LocalEndPoint is not null) EndPointRules.Check(errors, nameof(LocalEndPoint), LocalEndPoint, engine);
         SocketOptionRules.Check(errors, this, engine);
         Tls?.Validate(errors, isServer: false);
-        if (Tls is { NeedsHostName: true } && EndPointRules.Collect(null, Address, EndPoint, EndPoints, engine, toListen: false).Exists(static e => e is not (IPEndPoint or DnsEndPoint)))
+        if (Tls is { NeedsHostName: true } && EndPointRules.Collect(null, Address, EndPoint, EndPoints, engine,
+            toListen: false).Exists(static e => e is not (IPEndPoint or DnsEndPoint)))
             errors.Add("Tls.HostName is missing: a path has no name that a certificate could cover");
         errors.ThrowIfAny();
     }

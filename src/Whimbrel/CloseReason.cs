@@ -174,22 +174,27 @@ public readonly record struct CloseReason(CloseCause Cause, int ErrorCode = 0, E
     public CloseInitiator Initiator => Cause switch
     {
         CloseCause.PeerClosed or CloseCause.PeerReset or CloseCause.Refused => CloseInitiator.Peer,
-        CloseCause.SlowConsumer or CloseCause.UnreadLimit or CloseCause.IdleTimeout or CloseCause.ReceiveTimeout or CloseCause.SendTimeout or CloseCause.PhaseTimeout => CloseInitiator.Library,
+        CloseCause.SlowConsumer or CloseCause.UnreadLimit or CloseCause.IdleTimeout or CloseCause.ReceiveTimeout
+        or CloseCause.SendTimeout or CloseCause.PhaseTimeout => CloseInitiator.Library,
         CloseCause.TlsHandshake or CloseCause.TlsBroken or CloseCause.TlsTruncated => TlsInitiator,
         CloseCause.ProtocolError => CloseInitiator.Library,
-        CloseCause.UnknownHost or CloseCause.Unreachable or CloseCause.TimedOut or CloseCause.ResourceLimit or CloseCause.SystemError => CloseInitiator.System,
+        CloseCause.UnknownHost or CloseCause.Unreachable or CloseCause.TimedOut or CloseCause.ResourceLimit
+        or CloseCause.SystemError => CloseInitiator.System,
         _ => CloseInitiator.Local,
     };
 
     /// <summary>
     /// Kind of the TLS failure; <see cref="Whimbrel.TlsFailure.None"/> if TLS did not end the connection.
     /// </summary>
-    public TlsFailure TlsFailure => Cause is CloseCause.TlsHandshake or CloseCause.TlsBroken or CloseCause.TlsTruncated ? (Exception as TlsException)?.Failure ?? TlsFailure.LocalFault : TlsFailure.None;
+    public TlsFailure TlsFailure => Cause is CloseCause.TlsHandshake or CloseCause.TlsBroken or CloseCause.TlsTruncated
+        ? (Exception as TlsException)?.Failure ?? TlsFailure.LocalFault
+        : TlsFailure.None;
 
     /// <summary>
     /// Error in the peer's frames; <see cref="Whimbrel.FrameError.None"/> if that did not end the connection.
     /// </summary>
-    public FrameError FrameError => Cause == CloseCause.ProtocolError ? (Exception as FrameException)?.Error ?? FrameError.None : FrameError.None;
+    public FrameError FrameError =>
+        Cause == CloseCause.ProtocolError ? (Exception as FrameException)?.Error ?? FrameError.None : FrameError.None;
 
     private CloseInitiator TlsInitiator => TlsFailure switch
     {
@@ -204,7 +209,8 @@ public readonly record struct CloseReason(CloseCause Cause, int ErrorCode = 0, E
     /// </summary>
     public bool IsGraceful => HasRegularCause && !WasReset && BytesLost == 0;
 
-    private bool HasRegularCause => Cause is CloseCause.LocalClose or CloseCause.PeerClosed or CloseCause.HandedOver or CloseCause.ServerStopped;
+    private bool HasRegularCause =>
+        Cause is CloseCause.LocalClose or CloseCause.PeerClosed or CloseCause.HandedOver or CloseCause.ServerStopped;
 
     /// <summary>Code, category and message of this end.</summary>
     public NetworkError Error => new(ErrorCode, Category, ToString());
@@ -214,11 +220,13 @@ public readonly record struct CloseReason(CloseCause Cause, int ErrorCode = 0, E
         CloseCause.UnknownHost => ErrorCategory.UnknownHost,
         CloseCause.Refused => ErrorCategory.Refused,
         CloseCause.Unreachable => ErrorCategory.Unreachable,
-        CloseCause.TimedOut or CloseCause.IdleTimeout or CloseCause.ReceiveTimeout or CloseCause.SendTimeout or CloseCause.PhaseTimeout => ErrorCategory.Timeout,
+        CloseCause.TimedOut or CloseCause.IdleTimeout or CloseCause.ReceiveTimeout or CloseCause.SendTimeout
+        or CloseCause.PhaseTimeout => ErrorCategory.Timeout,
         CloseCause.Cancelled => ErrorCategory.Cancelled,
         CloseCause.SlowConsumer or CloseCause.UnreadLimit or CloseCause.ResourceLimit => ErrorCategory.Limit,
         CloseCause.UserException => ErrorCategory.User,
-        CloseCause.TlsHandshake or CloseCause.TlsBroken or CloseCause.TlsTruncated => TlsFailure == TlsFailure.TimedOut ? ErrorCategory.Timeout : ErrorCategory.Tls,
+        CloseCause.TlsHandshake or CloseCause.TlsBroken or CloseCause.TlsTruncated =>
+            TlsFailure == TlsFailure.TimedOut ? ErrorCategory.Timeout : ErrorCategory.Tls,
         CloseCause.ProtocolError => ErrorCategory.Protocol,
         CloseCause.SocketOption => (Exception as NetworkException)?.Error.Category ?? ErrorCategory.Option,
         CloseCause.PeerReset or CloseCause.SystemError or CloseCause.FileFailed => ErrorCategory.System,
@@ -248,12 +256,14 @@ public readonly record struct CloseReason(CloseCause Cause, int ErrorCode = 0, E
             CloseCause.PeerReset => "reset by the peer",
             CloseCause.SlowConsumer => "disconnected by SlowConsumer=Disconnect: the peer reads too slowly",
             CloseCause.UnreadLimit => "the session left more bytes unread than UnreadLimitBytes allows",
-            CloseCause.UserException => Exception is null ? "user code threw" : $"user code threw {ErrorText.Of(Exception)}",
+            CloseCause.UserException =>
+                Exception is null ? "user code threw" : $"user code threw {ErrorText.Of(Exception)}",
             CloseCause.Cancelled => "cancelled",
             CloseCause.HandedOver => "handed over to another session",
             CloseCause.ServerStopped => "the server stopped",
             CloseCause.EngineStopped => "the engine stopped",
-            CloseCause.UnknownHost => Exception is null ? "the host name is unknown" : $"the host name is unknown: {Exception.Message}",
+            CloseCause.UnknownHost =>
+                Exception is null ? "the host name is unknown" : $"the host name is unknown: {Exception.Message}",
             CloseCause.IdleTimeout => "closed because nothing was sent or received for IdleTimeout",
             CloseCause.ReceiveTimeout => "closed because the peer sent nothing for ReceiveTimeout",
             CloseCause.SendTimeout => "aborted because the peer took nothing for SendTimeout",
@@ -264,8 +274,11 @@ public readonly record struct CloseReason(CloseCause Cause, int ErrorCode = 0, E
             CloseCause.TlsHandshake => "the TLS handshake failed",
             CloseCause.TlsBroken => "TLS ended the connection",
             CloseCause.TlsTruncated => "the peer's bytes ended without close_notify",
-            CloseCause.FileFailed => Exception is null ? "a file could not be sent" : $"a file could not be sent: {Exception.Message}",
-            CloseCause.ProtocolError => Exception is null ? "the peer broke the rules of the protocol" : $"the peer broke the rules of the protocol: {Exception.Message}",
+            CloseCause.FileFailed =>
+                Exception is null ? "a file could not be sent" : $"a file could not be sent: {Exception.Message}",
+            CloseCause.ProtocolError => Exception is null
+                ? "the peer broke the rules of the protocol"
+                : $"the peer broke the rules of the protocol: {Exception.Message}",
             CloseCause.ResourceLimit => "no descriptor or memory left",
             _ => "system error",
         };

@@ -228,15 +228,18 @@ public abstract class ConnectionOptions
         errors.Range(nameof(SendLimitBytes), SendLimitBytes, LeastSendLimit, MostSendLimit);
         errors.Range(nameof(UnreadLimitBytes), UnreadLimitBytes, 1024, 1 << 30);
         errors.Range(nameof(DrainTimeout), DrainTimeout, TimeSpan.FromMilliseconds(10), TimeSpan.FromHours(1));
-        if (DrainLimit != TimeSpan.Zero) errors.Range(nameof(DrainLimit), DrainLimit, DrainTimeout, TimeSpan.FromDays(7));
+        if (DrainLimit != TimeSpan.Zero)
+            errors.Range(nameof(DrainLimit), DrainLimit, DrainTimeout, TimeSpan.FromDays(7));
         if (IdleTimeout != TimeSpan.Zero) errors.Range(nameof(IdleTimeout), IdleTimeout, LeastTimeout, MostTimeout);
-        if (ReceiveTimeout != TimeSpan.Zero) errors.Range(nameof(ReceiveTimeout), ReceiveTimeout, LeastTimeout, MostTimeout);
+        if (ReceiveTimeout != TimeSpan.Zero)
+            errors.Range(nameof(ReceiveTimeout), ReceiveTimeout, LeastTimeout, MostTimeout);
         if (SendTimeout != TimeSpan.Zero) errors.Range(nameof(SendTimeout), SendTimeout, LeastTimeout, MostTimeout);
         errors.Range(nameof(ReceiveBufferBytes), ReceiveBufferBytes, 0, 1 << 30);
         errors.Range(nameof(SendBufferBytes), SendBufferBytes, 0, 1 << 30);
         errors.Defined(nameof(SlowConsumer), SlowConsumer);
         SocketOptionRules.CheckRanges(errors, this);
         errors.Defined(nameof(Scheduling), Scheduling);
-        if (Dispatcher is not null && Scheduling != Scheduling.ThreadPool) errors.Add("Dispatcher is set, but without Scheduling = ThreadPool the callbacks run on the loops");
+        if (Dispatcher is not null && Scheduling != Scheduling.ThreadPool)
+            errors.Add("Dispatcher is set, but without Scheduling = ThreadPool the callbacks run on the loops");
     }
 }

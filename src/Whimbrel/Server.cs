@@ -101,7 +101,8 @@ public partial class Server : IAsyncDisposable
         get => Volatile.Read(ref _maxConnections);
         set
         {
-            if (value is < 1 or > ServerOptions.MostConnections) Throw.OutOfRange(nameof(value), value, "1 up to 10,000,000");
+            if (value is < 1 or > ServerOptions.MostConnections)
+                Throw.OutOfRange(nameof(value), value, "1 up to 10,000,000");
             Volatile.Write(ref _maxConnections, value);
         }
     }
@@ -217,7 +218,8 @@ public partial class Server : IAsyncDisposable
     /// <exception cref="InvalidOperationException">The server is started or stopping.</exception>
     /// <exception cref="ObjectDisposedException">The server was disposed.</exception>
     /// <param name="cancellationToken">Checked before anything is opened.</param>
-    public ValueTask StartAsync(CancellationToken cancellationToken = default) => SessionOrder.Keep(SessionOrder.Leave(), StartCoreAsync(cancellationToken));
+    public ValueTask StartAsync(CancellationToken cancellationToken = default) =>
+        SessionOrder.Keep(SessionOrder.Leave(), StartCoreAsync(cancellationToken));
 
     private async ValueTask StartCoreAsync(CancellationToken cancellationToken)
     {
@@ -242,7 +244,8 @@ public partial class Server : IAsyncDisposable
         {
             BeginStop(TimeSpan.Zero);
             engine.Block(signal, Engine.StopGrace);
-            done.TryFail(new NetworkException(new NetworkError(0, ErrorCategory.Timeout, $"The server has not started within {timeout}.")));
+            done.TryFail(new NetworkException(new NetworkError(0, ErrorCategory.Timeout,
+                $"The server has not started within {timeout}.")));
         }
 
         done.GetResult(done.Version);
@@ -272,7 +275,8 @@ public partial class Server : IAsyncDisposable
     /// <param name="cancellationToken">Checked before anything is opened.</param>
     /// <returns>The started server. Dispose it to stop.</returns>
     public static ValueTask<Server> StartAsync(
-        string address, Func<ConnectionStream, CancellationToken, Task> handler, ServerOptions? options = null, CancellationToken cancellationToken = default)
+        string address, Func<ConnectionStream, CancellationToken, Task> handler, ServerOptions? options = null,
+        CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(address);
         return SessionOrder.Keep(SessionOrder.Leave(), StartNewAsync());
@@ -299,7 +303,8 @@ public partial class Server : IAsyncDisposable
         {
             ObjectDisposedException.ThrowIf(_isDisposed, typeof(Server));
             if (_phase == Phase.Stopping) Throw.State(_isOverdue
-                ? "The server cannot be started: it is stopping, and what still ran at the deadline has not returned (StopReport.Unfinished)."
+                ? "The server cannot be started: it is stopping, and what still ran at the deadline has not returned "
+                    + "(StopReport.Unfinished)."
                 : "The server is stopping: await StopAsync before it is started again.");
             if (_phase != Phase.Stopped) Throw.State("The server is started already.");
             _phase = Phase.Starting;
@@ -313,11 +318,13 @@ public partial class Server : IAsyncDisposable
             OnStarting();
             engine.Start();
             await warm.ConfigureAwait(false);
-            List<EndPoint> bound = await ListenAsync(engine, host, addresses, opened, Options.AcceptAtStart, before).ConfigureAwait(false);
+            List<EndPoint> bound = await ListenAsync(engine, host, addresses, opened, Options.AcceptAtStart, before)
+                .ConfigureAwait(false);
             if (Options.StatusPath is { } path && engine.HasWatchdog) host.Status = StatusSocket.Open(engine, path);
             lock (_gate)
             {
-                if (_phase != Phase.Starting || !ReferenceEquals(_host, host)) Throw.State("The server was stopped while it started.");
+                if (_phase != Phase.Starting || !ReferenceEquals(_host, host))
+                    Throw.State("The server was stopped while it started.");
                 _listeners.AddRange(opened);
                 EndPoints = bound;
                 StartedAt = engine.UtcNow;
@@ -343,16 +350,19 @@ public partial class Server : IAsyncDisposable
         host.Tell(0, static (owner, _) => owner.OnStarted());
     }
 
-    private async ValueTask<List<EndPoint>> ListenAsync(Engine engine, Host host, IReadOnlyList<EndPoint> addresses, List<Listener> opened, bool accepts, StopReport before = default)
+    private async ValueTask<List<EndPoint>> ListenAsync(Engine engine, Host host, IReadOnlyList<EndPoint> addresses,
+        List<Listener> opened, bool accepts, StopReport before = default)
     {
         List<EndPoint> bound = [];
         HashSet<int> blocked = [.. before.Unfinished.Select(static u => u.LoopIndex).OfType<int>()];
         foreach (EndPoint address in addresses)
         {
-            bool isShared = host.Scheme == AcceptScheme.ListenerPerLoop && address is IPEndPoint && engine.LoopCount > 1;
+            bool isShared = host.Scheme == AcceptScheme.ListenerPerLoop && address is IPEndPoint
+                && engine.LoopCount > 1;
             Loop first = engine.NextLoop();
             for (int i = 1; i < engine.LoopCount && blocked.Contains(first.Index); i++) first = engine.NextLoop();
-            EndPoint real = await OpenAsync(first, address, isShared ? PortSharing.Opens : PortSharing.None).ConfigureAwait(false);
+            EndPoint real = await OpenAsync(first, address, isShared ? PortSharing.Opens : PortSharing.None)
+                .ConfigureAwait(false);
             bound.Add(real);
             if (!isShared) continue;
             // The other loops listen on the port that the first one got.
@@ -415,7 +425,8 @@ public partial class Server : IAsyncDisposable
             {
                 if (held is not null)
                 {
-                    await TellAsync(held, static (_, l, told, _) => TellAccept((Listener)l!, (Completion<bool>)told!)).ConfigureAwait(false);
+                    await TellAsync(held, static (_, l, told, _) => TellAccept((Listener)l!, (Completion<bool>)told!))
+                        .ConfigureAwait(false);
                     BeginAccepting(host, version, []);
                     done.SetResult(true);
                     return;
@@ -447,7 +458,8 @@ public partial class Server : IAsyncDisposable
     {
         lock (_gate)
         {
-            if (_phase != Phase.Started || !ReferenceEquals(_host, host) || _acceptVersion != version) Throw.State("The server was stopped from accepting while it began to.");
+            if (_phase != Phase.Started || !ReferenceEquals(_host, host) || _acceptVersion != version)
+                Throw.State("The server was stopped from accepting while it began to.");
             _listeners.AddRange(opened);
             IsAccepting = true;
             _isOpening = false;
@@ -614,7 +626,8 @@ public partial class Server : IAsyncDisposable
         return Finish(async () =>
         {
             // Disposed before the task completes: a token that is cancelled later must not stop the server again.
-            using CancellationTokenRegistration cut = cancellationToken.UnsafeRegister(_ => SessionOrder.Begin(() => CutAsync(stop)), null);
+            using CancellationTokenRegistration cut =
+                cancellationToken.UnsafeRegister(_ => SessionOrder.Begin(() => CutAsync(stop)), null);
             return await stop.Task.ConfigureAwait(false);
         });
     }
@@ -697,7 +710,8 @@ public partial class Server : IAsyncDisposable
         }
 
         // Not on a loop's timer: that loop may be the blocked one.
-        Deadline? cut = deadline > TimeSpan.Zero ? Engine.StartDeadline(deadline, static h => ((Host)h!).AbortAll(), host) : null;
+        Deadline? cut =
+            deadline > TimeSpan.Zero ? Engine.StartDeadline(deadline, static h => ((Host)h!).AbortAll(), host) : null;
         StopWait<StopReport> done = new(Engine, deadline + Engine.StopGrace, wait => StopIsOverdue(host, wait));
         SessionOrder.Begin(FinishAsync);
         return done;

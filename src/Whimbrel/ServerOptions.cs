@@ -137,7 +137,9 @@ public sealed class ServerOptions : ConnectionOptions
     /// <summary>Returns a copy that listens on the given address.</summary>
     internal ServerOptions At(string address)
     {
-        if (EndPoint is not null || EndPoints.Count > 0 || Address is not null) throw new ArgumentException("The options say where to listen, and an address is given too: use one of them.");
+        if (EndPoint is not null || EndPoints.Count > 0 || Address is not null)
+            throw new ArgumentException(
+                "The options say where to listen, and an address is given too: use one of them.");
         return With(address);
     }
 
@@ -155,7 +157,8 @@ public sealed class ServerOptions : ConnectionOptions
     /// <summary>
     /// Returns the addresses to listen on, from whichever of the three properties is set. After <see cref="Validate"/>.
     /// </summary>
-    internal List<EndPoint> EndPointsOn(Engine engine) => EndPointRules.Collect(null, Address, EndPoint, EndPoints, engine, toListen: true);
+    internal List<EndPoint> EndPointsOn(Engine engine) =>
+        EndPointRules.Collect(null, Address, EndPoint, EndPoints, engine, toListen: true);
 
     /// <summary>
     /// Returns all mistakes for which a start would reject these options, one sentence each, beginning with the
@@ -174,13 +177,18 @@ public sealed class ServerOptions : ConnectionOptions
         errors.Range(nameof(AcceptLimit), AcceptLimit, 0, int.MaxValue);
         errors.Defined(nameof(AcceptScheme), AcceptScheme);
         errors.Defined(nameof(Placement), Placement);
-        if (AcceptScheme == AcceptScheme.ListenerPerLoop && !engine.CanSharePorts) errors.Add("AcceptScheme = ListenerPerLoop, which needs SO_REUSEPORT of Linux: use OneListener");
-        if (ChooseLoop is not null && Placement != Placement.Auto) errors.Add("Placement and ChooseLoop are both given: use one of them");
+        if (AcceptScheme == AcceptScheme.ListenerPerLoop && !engine.CanSharePorts)
+            errors.Add("AcceptScheme = ListenerPerLoop, which needs SO_REUSEPORT of Linux: use OneListener");
+        if (ChooseLoop is not null && Placement != Placement.Auto)
+            errors.Add("Placement and ChooseLoop are both given: use one of them");
         EndPointRules.Collect(errors, Address, EndPoint, EndPoints, engine, toListen: true);
         SocketOptionRules.Check(errors, this, engine);
-        if (StatusPath is { } path && EndPointRules.StatusAt(path, out string? mistake) is null) errors.Add($"StatusPath {mistake}");
+        if (StatusPath is { } path && EndPointRules.StatusAt(path, out string? mistake) is null)
+            errors.Add($"StatusPath {mistake}");
         Tls?.Validate(errors, isServer: true);
-        if (Tls is null && EndPointRules.WantsTls(Address)) errors.Add($"Address = {Address}, but Tls is missing: a server needs a certificate. Create one: whimbrel certs");
+        if (Tls is null && EndPointRules.WantsTls(Address))
+            errors.Add(
+                $"Address = {Address}, but Tls is missing: a server needs a certificate. Create one: whimbrel certs");
         return errors;
     }
 }

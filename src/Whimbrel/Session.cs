@@ -167,7 +167,8 @@ public abstract partial class Session : IConnection
     /// <summary>
     /// Time at which the connection was established, in UTC; null before. A hand-over keeps it. Readable after the end.
     /// </summary>
-    public DateTimeOffset? ConnectedAt => _connectedAtTicks == 0 ? null : new DateTimeOffset(_connectedAtTicks, TimeSpan.Zero);
+    public DateTimeOffset? ConnectedAt =>
+        _connectedAtTicks == 0 ? null : new DateTimeOffset(_connectedAtTicks, TimeSpan.Zero);
 
     /// <summary>
     /// A <see cref="System.Net.Sockets.Socket"/> for the connection, for options, addresses and control calls without a
@@ -203,7 +204,8 @@ public abstract partial class Session : IConnection
     /// <summary>
     /// Same as <see cref="BytesPending"/>, but does not enable back-pressure tracking. For statistics.
     /// </summary>
-    internal long PendingBytes => _connection is { } connection && connection.Generation == _generation ? connection.BytesPending : 0;
+    internal long PendingBytes =>
+        _connection is { } connection && connection.Generation == _generation ? connection.BytesPending : 0;
 
     /// <summary>
     /// True while the session should not queue more: more than 256 KiB are pending (a quarter of a smaller
@@ -216,8 +218,10 @@ public abstract partial class Session : IConnection
     {
         get
         {
-            if (_connection is not { } connection || connection.Shard is not { } shard || !shard.Host.BackPressure) return false;
-            bool isHeld = connection.IsAboveHighWaterMark || connection.Strand is { IsAboveHighWaterMark: true } || connection.BytesPending > connection.HoldMark;
+            if (_connection is not { } connection || connection.Shard is not { } shard || !shard.Host.BackPressure)
+                return false;
+            bool isHeld = connection.IsAboveHighWaterMark || connection.Strand is { IsAboveHighWaterMark: true }
+                || connection.BytesPending > connection.HoldMark;
             if (isHeld) KnowsOfQueue(connection);
             return isHeld;
         }
@@ -235,7 +239,8 @@ public abstract partial class Session : IConnection
         get => _connection is { } connection ? connection.SendLimit : 0;
         protected set
         {
-            if (value is < ConnectionOptions.LeastSendLimit or > ConnectionOptions.MostSendLimit) Throw.OutOfRange(nameof(value), value, "between 4 KiB and 1 GiB");
+            if (value is < ConnectionOptions.LeastSendLimit or > ConnectionOptions.MostSendLimit)
+                Throw.OutOfRange(nameof(value), value, "between 4 KiB and 1 GiB");
             if (_connection is not { } connection) return;
             SetSendLimit(connection, value, connection.AllowsLargeMessages, nameof(SendLimitBytes));
         }
@@ -338,7 +343,9 @@ public abstract partial class Session : IConnection
 
     /// <inheritdoc/>
     public ValueTask<SendResult> SendAsync(ReadOnlyMemory<byte> data, CancellationToken cancellationToken = default) =>
-        _connection is { } connection ? connection.SendAsync(data, default, default, default, _generation, cancellationToken) : new(SendResult.Closed);
+        _connection is { } connection
+            ? connection.SendAsync(data, default, default, default, _generation, cancellationToken)
+            : new(SendResult.Closed);
 
     /// <summary>Waits for queue space, then queues the text as UTF-8. See the other <c>SendAsync</c>.</summary>
     /// <param name="text">Text to send.</param>
@@ -421,14 +428,16 @@ public abstract partial class Session : IConnection
     /// </summary>
     /// <param name="exception">Exception that was thrown.</param>
     [EditorBrowsable(EditorBrowsableState.Advanced)]
-    protected virtual void EndAfterException(Exception exception) => AbortWith(new CloseReason(CloseCause.UserException, 0, exception));
+    protected virtual void EndAfterException(Exception exception) =>
+        AbortWith(new CloseReason(CloseCause.UserException, 0, exception));
 
     /// <summary>
     /// True if the session's callbacks run on the current thread: on its loop, inside one of its callbacks on the pool,
     /// or in code after an await in such a callback. Members marked "session's thread only" may be used then. False
     /// without a connection, except inside a callback on the pool that is still running.
     /// </summary>
-    protected bool IsOnSessionThread => RunningStrand is not null || _connection is { Strand: null, Loop.IsCurrent: true };
+    protected bool IsOnSessionThread =>
+        RunningStrand is not null || _connection is { Strand: null, Loop.IsCurrent: true };
 
     /// <summary>
     /// Closes like <see cref="Close()"/>, but does not wait for the peer's FIN if the protocol says that the peer sends
@@ -507,7 +516,8 @@ public abstract partial class Session : IConnection
         // Later sends of this caller are rejected from here on; the close itself is queued after earlier sends
         // (contract 7).
         connection.CloseForeign(_generation);
-        connection.Loop.Mailbox.PostInOrder(DataKind.Close, connection, _generation, reason.Cause == CloseCause.LocalClose ? null : reason);
+        connection.Loop.Mailbox.PostInOrder(DataKind.Close, connection, _generation,
+            reason.Cause == CloseCause.LocalClose ? null : reason);
     }
 
     /// <summary>
@@ -673,7 +683,9 @@ public abstract partial class Session : IConnection
     /// exact on the session's thread.
     /// </summary>
     public bool IsReceivingPaused =>
-        StrandOfThis() is { } strand ? strand.IsPaused : _connection is { } connection && connection.Generation == _generation && connection.IsPaused;
+        StrandOfThis() is { } strand
+            ? strand.IsPaused
+            : _connection is { } connection && connection.Generation == _generation && connection.IsPaused;
 
     /// <summary>
     /// Delays the next <see cref="OnData"/> until this many bytes are unread or the peer has finished. Applies once.
@@ -706,16 +718,21 @@ public abstract partial class Session : IConnection
     protected Span<byte> Writable(ReadOnlySpan<byte> received)
     {
         if (RunningStrand is { } strand) return strand.Writable(received);
-        return _loop is { IsCurrent: true } loop ? loop.Offered.Writable(received) : default(OfferedBytes).Writable(received);
+        return _loop is { IsCurrent: true } loop
+            ? loop.Offered.Writable(received)
+            : default(OfferedBytes).Writable(received);
     }
 
     /// <summary>Number of bytes received and not consumed yet. The session's thread.</summary>
-    protected int UnreadCount => _connection is not { } connection ? 0 : Strand.CurrentOf(connection, _generation)?.UnreadCount ?? connection.UnreadCount;
+    protected int UnreadCount => _connection is not { } connection
+        ? 0
+        : Strand.CurrentOf(connection, _generation)?.UnreadCount ?? connection.UnreadCount;
 
     // ------------------------------------------------------------------ hand-over, timers, broadcasts
 
     [DoesNotReturn]
-    private static void ThrowHandedOver() => Throw.State("The session has handed its connection over already: what was posted to it still runs, and cannot give it to another one.");
+    private static void ThrowHandedOver() => Throw.State("The session has handed its connection over already: what was "
+        + "posted to it still runs, and cannot give it to another one.");
 
     /// <summary>
     /// Transfers the connection to another session when the running callback has returned. This session gets
@@ -734,8 +751,10 @@ public abstract partial class Session : IConnection
     protected void HandOver(Session next, bool holdsSends = false)
     {
         ArgumentNullException.ThrowIfNull(next);
-        if (next._connection is not null || next._host is not null) Throw.State("The next session has, or had, a connection of its own.");
-        if (_isEnding) Throw.State("The session is ending, or has ended: its connection cannot be handed over any more.");
+        if (next._connection is not null || next._host is not null)
+            Throw.State("The next session has, or had, a connection of its own.");
+        if (_isEnding)
+            Throw.State("The session is ending, or has ended: its connection cannot be handed over any more.");
         // An earlier callback has handed over; posts to this session run before the next session gets the connection.
         if (Strand.Current is { IsSwitching: true } giving && giving.Runs(this)) ThrowHandedOver();
         if (_connection is not { } connection)
@@ -784,7 +803,8 @@ public abstract partial class Session : IConnection
     /// <param name="options">TLS options. Checked at the first use of the object and cached with it, so pass the same
     /// object for each connection. Throws <see cref="ArgumentException"/> with all mistakes.</param>
     /// <param name="unread">Treatment of unread bytes.</param>
-    protected void UpgradeToTls(TlsOptions options, UnreadBytes unread = UnreadBytes.Refuse) => Upgrade(options, unread, null);
+    protected void UpgradeToTls(TlsOptions options, UnreadBytes unread = UnreadBytes.Refuse) =>
+        Upgrade(options, unread, null);
 
     /// <summary>
     /// Upgrades like <see cref="UpgradeToTls"/>, and completes after OnTlsHandshakeCompleted (after a Close: when the
@@ -807,20 +827,25 @@ public abstract partial class Session : IConnection
         // upgrade.
         if (RunningStrand is { } strand)
         {
-            strand.UpgradeToTls(new TlsUpgrade(ProfileForUpgrade(options, strand.IsAccepting, strand.ConnectedHost), unread, done));
+            strand.UpgradeToTls(new TlsUpgrade(ProfileForUpgrade(options, strand.IsAccepting, strand.ConnectedHost),
+                unread, done));
             return;
         }
 
         if (_connection is not { } connection) throw Throw.NoConnection();
         StrandHere(connection, nameof(UpgradeToTls));
         if (connection.Generation != _generation) throw Throw.NoConnection();
-        connection.UpgradeToTls(new TlsUpgrade(ProfileForUpgrade(options, connection.Host.IsAccepting, connection.ConnectedHost), unread, done));
+        connection.UpgradeToTls(new TlsUpgrade(
+            ProfileForUpgrade(options, connection.Host.IsAccepting, connection.ConnectedHost), unread, done));
     }
 
     private static TlsProfile ProfileForUpgrade(TlsOptions options, bool isServer, string? connectedHost)
     {
         TlsProfile profile = TlsSelector.PrepareForUpgrade(options, isServer);
-        if (!isServer && connectedHost is null && options.NeedsHostName) throw new ArgumentException("TlsOptions.HostName is missing: the address has no host name that a certificate could cover.", nameof(options));
+        if (!isServer && connectedHost is null && options.NeedsHostName)
+            throw new ArgumentException(
+                "TlsOptions.HostName is missing: the address has no host name that a certificate could cover.",
+                nameof(options));
         return profile;
     }
 
@@ -882,7 +907,9 @@ public abstract partial class Session : IConnection
     [EditorBrowsable(EditorBrowsableState.Advanced)]
     protected BroadcastGate BroadcastGate
     {
-        get => _connection is not { } connection ? BroadcastGate.Shut : Strand.CurrentOf(connection, _generation)?.BroadcastGate ?? connection.BroadcastGate;
+        get => _connection is not { } connection
+            ? BroadcastGate.Shut
+            : Strand.CurrentOf(connection, _generation)?.BroadcastGate ?? connection.BroadcastGate;
         set
         {
             if (_connection is not { } connection) return;
@@ -1044,7 +1071,8 @@ public abstract partial class Session : IConnection
     /// (<see cref="ServerCounters.UserExceptions"/>, <see cref="Engine.UserExceptionCount"/>).
     /// </summary>
     /// <param name="exception">Exception that was thrown.</param>
-    protected virtual void OnError(Exception exception) => _host?.NoteUserException(this, t_threw ?? "An override", exception, t_isCaught, t_advice, t_outcome);
+    protected virtual void OnError(Exception exception) =>
+        _host?.NoteUserException(this, t_threw ?? "An override", exception, t_isCaught, t_advice, t_outcome);
 
     /// <summary>
     /// For protocols on top of sessions: reports an exception of application code that the protocol has caught. It is
@@ -1204,18 +1232,23 @@ public abstract partial class Session : IConnection
     {
         ReadOnlySpan<Delegate> overrides =
         [
-            (Action)OnConnecting, (Action)OnTlsHandshakeStarting, (Action<TlsInfo>)OnTlsHandshakeCompleted, (Action)OnConnected, (Action<CloseReason>)OnConnectFailed, (Action)OnEndOfStream, (Action<long, long>)OnSent,
-            (Action<CloseReason>)OnDisconnecting, (Action)OnDrained, (Action)OnServerStopping, (Action<CloseReason>)OnDisconnected, (Action<LoopTimer>)OnTimer, (Action<Exception>)OnError,
+            (Action)OnConnecting, (Action)OnTlsHandshakeStarting, (Action<TlsInfo>)OnTlsHandshakeCompleted,
+            (Action)OnConnected, (Action<CloseReason>)OnConnectFailed, (Action)OnEndOfStream,
+            (Action<long, long>)OnSent,
+            (Action<CloseReason>)OnDisconnecting, (Action)OnDrained, (Action)OnServerStopping,
+            (Action<CloseReason>)OnDisconnected, (Action<LoopTimer>)OnTimer, (Action<Exception>)OnError,
         ];
         foreach (Delegate method in overrides)
         {
-            if (IsOverride(method) && method.Method.IsDefined(typeof(AsyncStateMachineAttribute), inherit: false)) return true;
+            if (IsOverride(method) && method.Method.IsDefined(typeof(AsyncStateMachineAttribute), inherit: false))
+                return true;
         }
 
         return false;
     }
 
-    private CallbackScope ScopeOfOverride() => (FindHooks() & SessionHooks.AsyncVoid) == 0 ? default : new CallbackScope(Loop.Engine);
+    private CallbackScope ScopeOfOverride() =>
+        (FindHooks() & SessionHooks.AsyncVoid) == 0 ? default : new CallbackScope(Loop.Engine);
 
     private static bool IsOverride(Delegate method) => method.Method.DeclaringType != typeof(Session);
 
@@ -1237,7 +1270,8 @@ public abstract partial class Session : IConnection
 
     internal SendOperation? BeginSend(ReadOnlyMemory<byte> data, bool mayBeTakenBack, out SendResult result)
     {
-        if (_connection is { } connection) return connection.BeginSend(data, default, default, default, _generation, out result, mayBeTakenBack);
+        if (_connection is { } connection)
+            return connection.BeginSend(data, default, default, default, _generation, out result, mayBeTakenBack);
         result = SendResult.Closed;
         return null;
     }
@@ -1246,7 +1280,8 @@ public abstract partial class Session : IConnection
     internal SendOperation? BeginSend(in ReadOnlySequence<byte> data, out SendResult result)
     {
         if (data.IsSingleSegment) return BeginSend(data.First, mayBeTakenBack: false, out result);
-        if (_connection is { } connection) return connection.BeginSend(default, default, data, default, _generation, out result);
+        if (_connection is { } connection)
+            return connection.BeginSend(default, default, data, default, _generation, out result);
         result = SendResult.Closed;
         return null;
     }
@@ -1263,7 +1298,8 @@ public abstract partial class Session : IConnection
     /// Queues the message completely if it fits, otherwise returns <see cref="SendResult.Full"/> without applying the
     /// slow-consumer policy. Any thread.
     /// </summary>
-    internal SendResult SendIfRoom(ReadOnlySpan<byte> data) => _connection is { } connection ? connection.Feed(data, _generation) : SendResult.Closed;
+    internal SendResult SendIfRoom(ReadOnlySpan<byte> data) =>
+        _connection is { } connection ? connection.Feed(data, _generation) : SendResult.Closed;
 
     internal void CallEndAfterException(Exception exception) => EndAfterException(exception);
 
@@ -1278,7 +1314,8 @@ public abstract partial class Session : IConnection
     }
 
     /// <summary>Name of the override that receives data, for messages about its exceptions.</summary>
-    internal virtual string ReceivingName => UserCode.IsOfUser(((Func<ReadOnlySpan<byte>, int>)OnData).Method.DeclaringType!) ? nameof(OnData) : nameof(OnReceived);
+    internal virtual string ReceivingName => UserCode.IsOfUser(
+        ((Func<ReadOnlySpan<byte>, int>)OnData).Method.DeclaringType!) ? nameof(OnData) : nameof(OnReceived);
 
     /// <summary>Number of unread bytes of an incomplete message. They are lost if the peer sends no more.</summary>
     internal virtual int UnfinishedBytes => 0;

@@ -15,7 +15,8 @@ internal static class SiteRoutes
         {
             // Other content is answered with 400.
             Note? note = await request.ReadJsonAsync(SiteJson.Default.Note, stop);
-            if (note is not { Text.Length: > 0 and <= 1000 }) response.Fail(400, "A note has a text of up to 1,000 characters.");
+            if (note is not { Text.Length: > 0 and <= 1000 })
+                response.Fail(400, "A note has a text of up to 1,000 characters.");
             else if (!notes.TryAdd(note)) response.Fail(507, "There is no room for more notes.");
             else response.Empty(201);
         });
@@ -23,7 +24,8 @@ internal static class SiteRoutes
         // Echoes the browser's messages.
         web.WebSocket("/echo", async (socket, stop) =>
         {
-            while (await socket.ReceiveMessageAsync(stop) is { } message) await socket.SendTextAsync(message.Data, stop);
+            while (await socket.ReceiveMessageAsync(stop) is { } message)
+                await socket.SendTextAsync(message.Data, stop);
         });
 
         // Everything else is a file. A change on disk is visible within about a second.

@@ -117,7 +117,8 @@ public sealed class AllocationTests
     {
         const int frame = 1000;
         // Echoes whole frames only: the rest is kept and joined with the following bytes.
-        using Rig rig = new(engine, static () => new ScriptedSession(static (session, unread) => Echo(session, unread[..(unread.Length / frame * frame)])));
+        using Rig rig = new(engine, static () =>
+            new ScriptedSession(static (session, unread) => Echo(session, unread[..(unread.Length / frame * frame)])));
         Socket client = rig.Connect();
         byte[] part = new byte[frame * 3 / 2];
         rig.Meter.ExpectNone("frames that arrive in halves", Rounds, () =>
@@ -134,7 +135,8 @@ public sealed class AllocationTests
     public void A_send_from_another_thread_allocates_nothing(string engine)
     {
         ScriptedSession? session = null;
-        using Rig rig = new(engine, () => new ScriptedSession(static (_, unread) => All(unread), s => Volatile.Write(ref session, s)));
+        using Rig rig = new(engine,
+            () => new ScriptedSession(static (_, unread) => All(unread), s => Volatile.Write(ref session, s)));
         Socket client = rig.Connect();
         Assert.True(SpinWait.SpinUntil(() => Volatile.Read(ref session) is not null, LoopMeter.Patience));
         byte[] message = new byte[100];
@@ -161,7 +163,8 @@ public sealed class AllocationTests
         {
             for (int left = lengths[next++ % 2]; left > 0;)
             {
-                Span<byte> room = next % 3 == 0 ? message.GetMemory(40).Span : message.GetSpan(next % 5 == 0 ? 50_000 : 0);
+                Span<byte> room =
+                    next % 3 == 0 ? message.GetMemory(40).Span : message.GetSpan(next % 5 == 0 ? 50_000 : 0);
                 int part = Math.Min(left, room.Length);
                 room[..part].Fill(1);
                 message.Advance(part);
@@ -223,7 +226,8 @@ public sealed class AllocationTests
     public void A_post_to_a_session_from_another_thread_allocates_nothing(string engine)
     {
         ScriptedSession? session = null;
-        using Rig rig = new(engine, () => new ScriptedSession(static (_, unread) => All(unread), s => Volatile.Write(ref session, s)));
+        using Rig rig = new(engine,
+            () => new ScriptedSession(static (_, unread) => All(unread), s => Volatile.Write(ref session, s)));
         Socket client = rig.Connect();
         Assert.True(SpinWait.SpinUntil(() => Volatile.Read(ref session) is not null, LoopMeter.Patience));
         long here = 0;
@@ -253,7 +257,8 @@ public sealed class AllocationTests
         SharedBytes shared = new(message);
         Action broadcast = what switch
         {
-            "forms" => () => group.Broadcast<ReadOnlySpan<byte>>(message, static (bytes, _, output) => output.Write(bytes)),
+            "forms" =>
+                () => group.Broadcast<ReadOnlySpan<byte>>(message, static (bytes, _, output) => output.Write(bytes)),
             "shared bytes" => () => group.Broadcast(shared, 0, shared.Length),
             _ => () => group.Broadcast(message),
         };
@@ -269,12 +274,13 @@ public sealed class AllocationTests
         Socket[] clients = [.. Enumerable.Range(0, members).Select(_ => rig.Connect())];
         Assert.True(SpinWait.SpinUntil(() => group.Count == members, LoopMeter.Patience));
         byte[] start = [1];
-        rig.Meter.ExpectNone($"broadcast of {what} to {members} from {(isElsewhere ? "another thread" : "the loop")}", Rounds, () =>
-        {
-            if (isElsewhere) broadcast();
-            else clients[0].Send(start);
-            foreach (Socket client in clients) rig.Read(client, message.Length);
-        });
+        rig.Meter.ExpectNone($"broadcast of {what} to {members} from {(isElsewhere ? "another thread" : "the loop")}",
+            Rounds, () =>
+            {
+                if (isElsewhere) broadcast();
+                else clients[0].Send(start);
+                foreach (Socket client in clients) rig.Read(client, message.Length);
+            });
     }
 
     [Fact]
@@ -346,7 +352,8 @@ public sealed class AllocationTests
     public void A_SendAsync_that_waits_on_the_loop_allocates_nothing(string engine)
     {
         WaitingSender sender = new();
-        using Rig rig = new(engine, () => new ScriptedSession(sender.Begin), sendLimitBytes: 64 * 1024, socketBytes: 16 * 1024);
+        using Rig rig = new(engine, () => new ScriptedSession(sender.Begin), sendLimitBytes: 64 * 1024,
+            socketBytes: 16 * 1024);
         Socket client = rig.Connect();
         byte[] start = [1];
         rig.Meter.ExpectNone("sixty SendAsync of 48 KiB against a limit of 64 KiB", 20, () =>
@@ -374,7 +381,8 @@ public sealed class AllocationTests
             });
             Assert.True(sender.Sent >= Rounds, $"only {sender.Sent} were reported");
             // With thread-pool scheduling the loop may have sent it before the callback checks.
-            if (scheduling == Scheduling.Inline) Assert.True(sender.Waits >= Rounds / 2, $"only {sender.Waits} waited: nothing was shown");
+            if (scheduling == Scheduling.Inline)
+                Assert.True(sender.Waits >= Rounds / 2, $"only {sender.Waits} waited: nothing was shown");
             sender.AllocatedBytes.Sort();
             Assert.Equal(0, sender.AllocatedBytes[sender.AllocatedBytes.Count * 9 / 10]);
         }
@@ -486,7 +494,8 @@ public sealed class AllocationTests
     [MemberData(nameof(Engines))]
     public void A_bulk_transfer_over_a_stream_that_waits_for_space_allocates_nothing(string engine)
     {
-        using Rig rig = new(engine, ConnectionStream.Serve(EchoAsync), sendLimitBytes: 64 * 1024, socketBytes: 16 * 1024);
+        using Rig rig = new(engine, ConnectionStream.Serve(EchoAsync), sendLimitBytes: 64 * 1024,
+            socketBytes: 16 * 1024);
         Socket client = rig.Connect();
         byte[] message = new byte[8 * 1024];
         rig.Meter.ExpectNone("256 KiB there and back over a stream against a send limit of 64 KiB", 40, () =>
@@ -531,7 +540,8 @@ public sealed class AllocationTests
     [MemberData(nameof(PipeEngines))]
     public void A_bulk_transfer_over_a_pipe_that_waits_for_space_allocates_nothing(string engine, string scheduler)
     {
-        using Rig rig = new(engine, ConnectionPipe.Serve(EchoAsync, PipesOn(scheduler)), sendLimitBytes: 64 * 1024, socketBytes: 16 * 1024);
+        using Rig rig = new(engine, ConnectionPipe.Serve(EchoAsync, PipesOn(scheduler)), sendLimitBytes: 64 * 1024,
+            socketBytes: 16 * 1024);
         Socket client = rig.Connect();
         byte[] message = new byte[8 * 1024];
         rig.Meter.ExpectNone("256 KiB there and back over a pipe against a send limit of 64 KiB", 200, () =>
@@ -559,7 +569,8 @@ public sealed class AllocationTests
         }
     }
 
-    private static ConnectionPipeOptions PipesOn(string scheduler) => new() { Scheduler = scheduler == "pool" ? PipeScheduler.ThreadPool : PipeScheduler.Inline };
+    private static ConnectionPipeOptions PipesOn(string scheduler) =>
+        new() { Scheduler = scheduler == "pool" ? PipeScheduler.ThreadPool : PipeScheduler.Inline };
 
     private static async Task EchoAsync(ConnectionPipe peer, CancellationToken stop)
     {
@@ -586,7 +597,8 @@ public sealed class AllocationTests
         long ofStream = BytesToEnd(ConnectionStream.Serve(static (stream, _) => End(stream.DisposeAsync)));
         long ofPipe = BytesToEnd(ConnectionPipe.Serve(static (pipe, _) => End(pipe.DisposeAsync)));
         long wait = BytesOf(typeof(Whimbrel.Connections.EndWait));
-        TestContext.Current.TestOutputHelper!.WriteLine($"stream {ofStream}, pipe {ofPipe} bytes; the wait alone {wait}");
+        TestContext.Current.TestOutputHelper!.WriteLine(
+            $"stream {ofStream}, pipe {ofPipe} bytes; the wait alone {wait}");
         Assert.InRange(ofStream, 1, wait);
         Assert.InRange(ofPipe, 1, wait);
 
@@ -637,10 +649,13 @@ public sealed class AllocationTests
             if (++fired % 50 == 0) manyFired.Set();
         }
 
-        using Rig rig = new(engine, () => new ScriptedSession(static (_, unread) => All(unread), static s => s.Periodically(TimeSpan.FromMilliseconds(1)), _ => Fired()));
-        LoopTimer timer = rig.Engine.GetLoop(0).StartTimer(TimeSpan.Zero, _ => Fired(), null, TimeSpan.FromMilliseconds(1));
+        using Rig rig = new(engine, () => new ScriptedSession(static (_, unread) => All(unread),
+            static s => s.Periodically(TimeSpan.FromMilliseconds(1)), _ => Fired()));
+        LoopTimer timer = rig.Engine.GetLoop(0)
+            .StartTimer(TimeSpan.Zero, _ => Fired(), null, TimeSpan.FromMilliseconds(1));
         rig.Connect();
-        rig.Meter.ExpectNone("fifty firings of periodic timers of a loop and of a session", 10, () => Assert.True(manyFired.WaitOne(LoopMeter.Patience)));
+        rig.Meter.ExpectNone("fifty firings of periodic timers of a loop and of a session", 10,
+            () => Assert.True(manyFired.WaitOne(LoopMeter.Patience)));
         timer.Cancel();
     }
 
@@ -651,11 +666,15 @@ public sealed class AllocationTests
     [InlineData("uring", false)]
     public void A_short_connection_allocates_little_beyond_its_session(string engine, bool clientCloses)
     {
-        using Rig rig = new(engine, clientCloses ? static () => new EchoSession() : static () => new EchoAndCloseSession());
+        using Rig rig = new(engine,
+            clientCloses ? static () => new EchoSession() : static () => new EchoAndCloseSession());
         byte[] message = new byte[32];
         void Connection()
         {
-            using Socket client = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { ReceiveTimeout = (int)LoopMeter.Patience.TotalMilliseconds };
+            using Socket client = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp)
+            {
+                ReceiveTimeout = (int)LoopMeter.Patience.TotalMilliseconds
+            };
             client.Connect(rig.Server.EndPoint!);
             client.Send(message);
             rig.Read(client, message.Length);
@@ -670,7 +689,9 @@ public sealed class AllocationTests
         }
 
         double bytes = rig.Meter.BytesPerRound(Rounds, Rounds, AllGone) - SizeOf(clientCloses);
-        string line = string.Create(CultureInfo.InvariantCulture, $"short connection closed by the {(clientCloses ? "client" : "server")}: {bytes:0} bytes allocated on the loop's thread beyond the session object (limit {ShortConnectionLimitBytes})");
+        string line = string.Create(CultureInfo.InvariantCulture,
+            $"short connection closed by the {(clientCloses ? "client" : "server")}: {bytes:0} bytes allocated on the "
+            + $"loop's thread beyond the session object (limit {ShortConnectionLimitBytes})");
         TestContext.Current.TestOutputHelper!.WriteLine(line);
         Assert.True(bytes <= ShortConnectionLimitBytes, line);
     }

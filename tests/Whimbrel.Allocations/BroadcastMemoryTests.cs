@@ -26,7 +26,8 @@ public sealed class BroadcastMemoryTests
         sys.stdin.read()
         """;
 
-    public static TheoryData<string, int> Cases => [.. Rig.Engines.SelectMany(static e => (int[])[32, 4096], static (e, n) => new TheoryDataRow<string, int>(e.Data, n))];
+    public static TheoryData<string, int> Cases => [.. Rig.Engines.SelectMany(static e => (int[])[32, 4096],
+        static (e, n) => new TheoryDataRow<string, int>(e.Data, n))];
 
     private static long ResidentBytes()
     {
@@ -48,10 +49,12 @@ public sealed class BroadcastMemoryTests
     public void One_broadcast_to_ten_thousand_connections_costs_8_MiB_at_most(string engine, int messageBytes)
     {
         Assert.SkipUnless(OperatingSystem.IsLinux(), "Resident memory is read from /proc.");
-        Assert.SkipUnless(Environment.GetEnvironmentVariable("PATH")!.Split(':').Any(static p => File.Exists(Path.Combine(p, "python3"))), "python3 is not installed.");
+        Assert.SkipUnless(Environment.GetEnvironmentVariable("PATH")!.Split(':')
+            .Any(static p => File.Exists(Path.Combine(p, "python3"))), "python3 is not installed.");
         using Rig rig = new(engine, static () => new ScriptedSession(static (_, unread) => unread.Length));
         int port = ((IPEndPoint)rig.Server.EndPoint!).Port;
-        ProcessStartInfo start = new("python3", ["-c", Holder, port.ToString(CultureInfo.InvariantCulture), Members.ToString(CultureInfo.InvariantCulture)])
+        ProcessStartInfo start = new("python3",
+            ["-c", Holder, port.ToString(CultureInfo.InvariantCulture), Members.ToString(CultureInfo.InvariantCulture)])
         {
             RedirectStandardInput = true,
             RedirectStandardOutput = true,
@@ -64,14 +67,17 @@ public sealed class BroadcastMemoryTests
             if (line != "open")
             {
                 string error = holder.StandardError.ReadToEnd();
-                Assert.SkipWhen(error.Contains("Too many open files", StringComparison.Ordinal), "The descriptor limit is below 10,000.");
+                Assert.SkipWhen(error.Contains("Too many open files", StringComparison.Ordinal),
+                    "The descriptor limit is below 10,000.");
                 Assert.Fail($"The other ends were not opened: {error}");
             }
 
-            bool all = SpinWait.SpinUntil(() => rig.Server.Sessions.Count == Members || rig.Server.RejectedCount > 0, LoopMeter.Patience);
+            bool all = SpinWait.SpinUntil(() => rig.Server.Sessions.Count == Members || rig.Server.RejectedCount > 0,
+                LoopMeter.Patience);
             Assert.True(all, $"{rig.Server.Sessions.Count} members");
             Check(rig.Server, messageBytes, broadcast => rig.Server.Sessions.BroadcastAsync(broadcast).AsTask());
-            Assert.True(SpinWait.SpinUntil(() => rig.Server.BytesSent == (long)messageBytes * Members, LoopMeter.Patience), "not everything was sent");
+            Assert.True(SpinWait.SpinUntil(() => rig.Server.BytesSent == (long)messageBytes * Members,
+                LoopMeter.Patience), "not everything was sent");
         }
         finally
         {
@@ -80,7 +86,8 @@ public sealed class BroadcastMemoryTests
         }
     }
 
-    private static void Check(Server server, int messageBytes, Func<ReadOnlyMemory<byte>, Task<BroadcastResult>> broadcast)
+    private static void Check(Server server, int messageBytes,
+        Func<ReadOnlyMemory<byte>, Task<BroadcastResult>> broadcast)
     {
         byte[] message = new byte[messageBytes];
         // A first broadcast without recipients compiles the code.
@@ -107,7 +114,8 @@ public sealed class BroadcastMemoryTests
         const int Wire = 64;
         MemoryEngine engine = new(1, faults: MemoryFaults.None with { WireBytes = Wire });
         MemoryEndPoint here = new("here");
-        Server server = new(new ServerOptions { Engine = engine, EndPoint = here }, static () => new ScriptedSession(static (_, unread) => unread.Length, static s => s.Send(new byte[2 * Wire])));
+        Server server = new(new ServerOptions { Engine = engine, EndPoint = here }, static () =>
+            new ScriptedSession(static (_, unread) => unread.Length, static s => s.Send(new byte[2 * Wire])));
         engine.Run(server.StartAsync());
         List<MemoryPeer> peers = [];
         for (int i = 0; i < Members; i++)

@@ -39,7 +39,8 @@ public sealed class CallAllocationTests
             best = Math.Min(best, (double)(GC.GetTotalAllocatedBytes(precise: true) - before) / RepeatingCaller.Calls);
         }
 
-        string line = string.Create(CultureInfo.InvariantCulture, $"a call from the thread pool: {best:0.##} bytes in the whole process");
+        string line = string.Create(CultureInfo.InvariantCulture,
+            $"a call from the thread pool: {best:0.##} bytes in the whole process");
         TestContext.Current.TestOutputHelper!.WriteLine(line);
         Assert.True(best < 1, line);
         Assert.True(caller.EachIsWhole);

@@ -20,11 +20,13 @@ public sealed class FramingAllocationTests
     [MemberData(nameof(Engines))]
     public void An_echo_of_messages_allocates_nothing(string engine)
     {
-        FrameFormat[] formats = [FrameFormat.LengthPrefix(4, headerBytes: 2), FrameFormat.VarintPrefix(), FrameFormat.Delimited("--"u8), FrameFormat.Line(), FrameFormat.FixedSize(32)];
+        FrameFormat[] formats = [FrameFormat.LengthPrefix(4, headerBytes: 2), FrameFormat.VarintPrefix(),
+            FrameFormat.Delimited("--"u8), FrameFormat.Line(), FrameFormat.FixedSize(32)];
         foreach (FrameFormat format in formats)
         {
             ArrayBufferWriter<byte> block = new();
-            for (int i = 0; i < Messages; i++) format.Write(block, "0123456789abcdef0123456789abcdef"u8, format == formats[0] ? "hd"u8 : default);
+            for (int i = 0; i < Messages; i++)
+                format.Write(block, "0123456789abcdef0123456789abcdef"u8, format == formats[0] ? "hd"u8 : default);
             byte[] all = block.WrittenSpan.ToArray();
             using Rig rig = new(engine, () => new Echo(format));
             Socket client = rig.Connect();

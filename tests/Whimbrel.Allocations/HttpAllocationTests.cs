@@ -26,7 +26,8 @@ public sealed class HttpAllocationTests
     public void A_request_answered_in_the_callback_allocates_nothing(string engine)
     {
         using Rig rig = new(engine, static () => new Api());
-        Measure(rig, rig.Server.EndPoint!, "request in a callback", "GET /a HTTP/1.1\r\nHost: a\r\nAccept: */*\r\n\r\n");
+        Measure(rig, rig.Server.EndPoint!, "request in a callback",
+            "GET /a HTTP/1.1\r\nHost: a\r\nAccept: */*\r\n\r\n");
     }
 
     [Theory]
@@ -35,12 +36,23 @@ public sealed class HttpAllocationTests
     {
         byte[] text = "hello"u8.ToArray();
         using Rig rig = new(engine, static () => new Api());
-        HttpServer server = new(new ServerOptions { Engine = rig.Engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) }, new HttpOptions { RequestLimit = int.MaxValue });
-        server.Get("/sync/{name}", (request, response) => response.Bytes(request.Route.GetBytes("name"), "text/plain"u8));
+        HttpServer server =
+            new(new ServerOptions { Engine = rig.Engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) },
+                new HttpOptions { RequestLimit = int.MaxValue });
+        server.Get("/sync/{name}",
+            (request, response) => response.Bytes(request.Route.GetBytes("name"), "text/plain"u8));
         server.Post("/body", static (request, response) => response.Bytes(request.BodyBytes, "text/plain"u8));
-        server.Get("/fields", static (_, response) => { response.Add("X-One", "1"); response.Add("X-Two", "2"); response.Text("hello"); });
-        server.Get("/asked", static (request, response) => response.Bytes(request.Query.TryGet("long name"u8, out ReadOnlySpan<byte> value) && request.Cookies.TryGet("b"u8, out value) ? value : default, "text/plain"u8));
-        server.Post("/form", static (request, response) => response.Bytes(request.Form.TryGet("b"u8, out ReadOnlySpan<byte> value) ? value : default, "text/plain"u8));
+        server.Get("/fields", static (_, response) =>
+        {
+            response.Add("X-One", "1");
+            response.Add("X-Two", "2");
+            response.Text("hello");
+        });
+        server.Get("/asked", static (request, response) =>
+            response.Bytes(request.Query.TryGet("long name"u8, out ReadOnlySpan<byte> value)
+                && request.Cookies.TryGet("b"u8, out value) ? value : default, "text/plain"u8));
+        server.Post("/form", static (request, response) =>
+            response.Bytes(request.Form.TryGet("b"u8, out ReadOnlySpan<byte> value) ? value : default, "text/plain"u8));
         server.Get("/async", (_, response, _) => { response.Bytes(text, "text/plain"u8); return default; });
         server.Get("/later", static (request, response, _) => Later(request, response));
         HttpRouteGroup filtered = server.Group("/filtered");
@@ -53,10 +65,14 @@ public sealed class HttpAllocationTests
         {
             Measure(rig, server.EndPoint!, "request after filters", "GET /filtered HTTP/1.1\r\nHost: a\r\n\r\n");
             Measure(rig, server.EndPoint!, "method without a number", "PURGE /own HTTP/1.1\r\nHost: a\r\n\r\n");
-            Measure(rig, server.EndPoint!, "request by a route", "GET /sync/abc?d=e HTTP/1.1\r\nHost: a\r\nAccept: */*\r\nCookie: a=b\r\n\r\n");
-            Measure(rig, server.EndPoint!, "request with a body", "POST /body HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n" + new string('x', 100));
-            Measure(rig, server.EndPoint!, "query and cookies", "GET /asked?a=b&long+name=%20 HTTP/1.1\r\nHost: a\r\nCookie: a=b; b=c\r\n\r\n");
-            Measure(rig, server.EndPoint!, "form", "POST /form HTTP/1.1\r\nHost: a\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 11\r\n\r\na=b&%62=c+d");
+            Measure(rig, server.EndPoint!, "request by a route",
+                "GET /sync/abc?d=e HTTP/1.1\r\nHost: a\r\nAccept: */*\r\nCookie: a=b\r\n\r\n");
+            Measure(rig, server.EndPoint!, "request with a body",
+                "POST /body HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n" + new string('x', 100));
+            Measure(rig, server.EndPoint!, "query and cookies",
+                "GET /asked?a=b&long+name=%20 HTTP/1.1\r\nHost: a\r\nCookie: a=b; b=c\r\n\r\n");
+            Measure(rig, server.EndPoint!, "form", "POST /form HTTP/1.1\r\nHost: a\r\nContent-Type: "
+                + "application/x-www-form-urlencoded\r\nContent-Length: 11\r\n\r\na=b&%62=c+d");
             Measure(rig, server.EndPoint!, "answer with fields", "GET /fields HTTP/1.1\r\nHost: a\r\n\r\n");
             Measure(rig, server.EndPoint!, "awaited handler", "GET /async HTTP/1.1\r\nHost: a\r\n\r\n");
             Measure(rig, server.EndPoint!, "awaited handler that waits", "GET /later HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -74,13 +90,15 @@ public sealed class HttpAllocationTests
         byte[] text = Encoding.ASCII.GetBytes(string.Concat(Enumerable.Repeat("hello ", 1000)));
         using Rig rig = new(engine, static () => new Api());
         HttpOptions options = new() { RequestLimit = int.MaxValue, Compression = new HttpCompression() };
-        HttpServer server = new(new ServerOptions { Engine = rig.Engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) }, options);
+        HttpServer server =
+            new(new ServerOptions { Engine = rig.Engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) }, options);
         server.Get("/", (_, response) => response.Bytes(text, "text/plain"u8));
         Rig.Wait(server.StartAsync().AsTask());
         try
         {
             Measure(rig, server.EndPoint!, "answer as it is", "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-            Measure(rig, server.EndPoint!, "compressed answer", "GET / HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip;q=0.9, br\r\n\r\n");
+            Measure(rig, server.EndPoint!, "compressed answer",
+                "GET / HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip;q=0.9, br\r\n\r\n");
         }
         finally
         {
@@ -95,10 +113,13 @@ public sealed class HttpAllocationTests
         DirectoryInfo folder = Directory.CreateTempSubdirectory("whimbrel-");
         try
         {
-            foreach (int length in (int[])[200, 100_000, 300_000]) File.WriteAllBytes(Path.Combine(folder.FullName, $"{length}.txt"), new byte[length]);
+            foreach (int length in (int[])[200, 100_000, 300_000])
+                File.WriteAllBytes(Path.Combine(folder.FullName, $"{length}.txt"), new byte[length]);
             File.WriteAllText(Path.Combine(folder.FullName, "200.txt.gz"), "gzipped");
             using Rig rig = new(engine, static () => new Api());
-            HttpServer server = new(new ServerOptions { Engine = rig.Engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) }, new HttpOptions { RequestLimit = int.MaxValue });
+            HttpServer server =
+                new(new ServerOptions { Engine = rig.Engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) },
+                    new HttpOptions { RequestLimit = int.MaxValue });
             server.Files("/", folder.FullName, new HttpFileOptions { Freshness = TimeSpan.FromDays(1) });
             Rig.Wait(server.StartAsync().AsTask());
             try
@@ -107,8 +128,10 @@ public sealed class HttpAllocationTests
                 Measure(rig, server.EndPoint!, "small file", $"GET /20%30.txt{Fields}\r\n");
                 Measure(rig, server.EndPoint!, "file without a copy", $"GET /100000.txt{Fields}\r\n");
                 Measure(rig, server.EndPoint!, "file by the system", $"GET /300000.txt{Fields}\r\n");
-                Measure(rig, server.EndPoint!, "part of a file", $"GET /300000.txt{Fields}Range: bytes=5-300\r\nIf-Range: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\n");
-                Measure(rig, server.EndPoint!, "file that was changed since", $"GET /200.txt{Fields}If-None-Match: \"x\", W/\"y\"\r\n\r\n");
+                Measure(rig, server.EndPoint!, "part of a file",
+                    $"GET /300000.txt{Fields}Range: bytes=5-300\r\nIf-Range: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\n");
+                Measure(rig, server.EndPoint!, "file that was changed since",
+                    $"GET /200.txt{Fields}If-None-Match: \"x\", W/\"y\"\r\n\r\n");
             }
             finally
             {
@@ -179,8 +202,11 @@ public sealed class HttpAllocationTests
     {
         const int AtATime = 10;
         using Rig rig = new(engine, static () => new Api());
-        HttpServer server = new(new ServerOptions { Engine = rig.Engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) }, new HttpOptions { RequestLimit = int.MaxValue });
-        server.Get("/a/{name}", static (request, response) => response.Bytes(request.Route.GetBytes("name"), "text/plain"u8));
+        HttpServer server =
+            new(new ServerOptions { Engine = rig.Engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) },
+                new HttpOptions { RequestLimit = int.MaxValue });
+        server.Get("/a/{name}",
+            static (request, response) => response.Bytes(request.Route.GetBytes("name"), "text/plain"u8));
         server.Get("/busy", static (_, response) => response.Empty(503));
         using MeterListener listener = new();
         using ManualResetEventSlim isMade = new();
@@ -245,7 +271,8 @@ public sealed class HttpAllocationTests
 
         public ValueTaskSourceStatus GetStatus(short token) => _core.GetStatus(token);
 
-        public void OnCompleted(Action<object?> continuation, object? state, short token, ValueTaskSourceOnCompletedFlags flags) => _core.OnCompleted(continuation, state, token, flags);
+        public void OnCompleted(Action<object?> continuation, object? state, short token,
+            ValueTaskSourceOnCompletedFlags flags) => _core.OnCompleted(continuation, state, token, flags);
     }
 
     /// <summary>Bytes that a connection for one request may allocate on the loop's thread, including its
@@ -258,18 +285,25 @@ public sealed class HttpAllocationTests
     {
         byte[] text = "hello"u8.ToArray();
         using Rig rig = new(engine, static () => new Api());
-        HttpServer server = new(new ServerOptions { Engine = rig.Engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) });
-        server.Get("/sync/{name}", (request, response) => response.Bytes(request.Route.GetBytes("name"), "text/plain"u8));
+        HttpServer server =
+            new(new ServerOptions { Engine = rig.Engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) });
+        server.Get("/sync/{name}",
+            (request, response) => response.Bytes(request.Route.GetBytes("name"), "text/plain"u8));
         server.Get("/async", (_, response, _) => { response.Bytes(text, "text/plain"u8); return default; });
         server.Get("/later", static (request, response, _) => Later(request, response));
         Rig.Wait(server.StartAsync().AsTask());
         try
         {
-            ExpectLittle(rig, server, "answered in a callback of a class of one's own", rig.Server.EndPoint!, "GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-            ExpectLittle(rig, server, "answered by a route", server.EndPoint!, "GET /sync/abc HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-            ExpectLittle(rig, server, "with a body", server.EndPoint!, "GET /sync/abc HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello");
-            ExpectLittle(rig, server, "by an awaited handler", server.EndPoint!, "GET /async HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-            ExpectLittle(rig, server, "by an awaited handler that waits", server.EndPoint!, "GET /later HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+            ExpectLittle(rig, server, "answered in a callback of a class of one's own", rig.Server.EndPoint!,
+                "GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+            ExpectLittle(rig, server, "answered by a route", server.EndPoint!,
+                "GET /sync/abc HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+            ExpectLittle(rig, server, "with a body", server.EndPoint!,
+                "GET /sync/abc HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello");
+            ExpectLittle(rig, server, "by an awaited handler", server.EndPoint!,
+                "GET /async HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+            ExpectLittle(rig, server, "by an awaited handler that waits", server.EndPoint!,
+                "GET /later HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
         }
         finally
         {
@@ -282,25 +316,35 @@ public sealed class HttpAllocationTests
         byte[] message = Encoding.ASCII.GetBytes(request), answer = new byte[1024];
         double bytes = rig.Meter.BytesPerRound(Rounds, Rounds, () =>
         {
-            using (Socket client = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { ReceiveTimeout = (int)LoopMeter.Patience.TotalMilliseconds })
+            using (Socket client = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp)
+            {
+                ReceiveTimeout = (int)LoopMeter.Patience.TotalMilliseconds
+            })
             {
                 client.Connect(address);
                 client.Send(message);
                 int length = 0, count;
-                while ((count = client.Receive(answer, length, answer.Length - length, SocketFlags.None)) > 0) length += count;
+                while ((count = client.Receive(answer, length, answer.Length - length, SocketFlags.None)) > 0)
+                    length += count;
                 Assert.True(answer.AsSpan(0, length).StartsWith("HTTP/1.1 200 "u8));
             }
 
-            Assert.True(SpinWait.SpinUntil(() => rig.Server.SessionCount == 0 && server.SessionCount == 0, LoopMeter.Patience));
+            Assert.True(SpinWait.SpinUntil(() => rig.Server.SessionCount == 0 && server.SessionCount == 0,
+                LoopMeter.Patience));
         });
-        string line = string.Create(System.Globalization.CultureInfo.InvariantCulture, $"connection for one request, {what}: {bytes:0} bytes allocated on the loop's thread (limit {ShortConnectionLimitBytes})");
+        string line = string.Create(System.Globalization.CultureInfo.InvariantCulture, $"connection for one request, "
+            + $"{what}: {bytes:0} bytes allocated on the loop's thread (limit {ShortConnectionLimitBytes})");
         TestContext.Current.TestOutputHelper!.WriteLine(line);
         Assert.True(bytes <= ShortConnectionLimitBytes, line);
     }
 
     private static void Measure(Rig rig, EndPoint server, string what, string request)
     {
-        using Socket client = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { NoDelay = true, ReceiveTimeout = (int)LoopMeter.Patience.TotalMilliseconds };
+        using Socket client = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp)
+        {
+            NoDelay = true,
+            ReceiveTimeout = (int)LoopMeter.Patience.TotalMilliseconds
+        };
         client.Connect(server);
         byte[] message = Encoding.ASCII.GetBytes(request), answer = new byte[LargestAnswer];
         client.Send(message);
@@ -316,7 +360,8 @@ public sealed class HttpAllocationTests
     private static int ReadFirst(Socket client, byte[] answer)
     {
         int length = 0;
-        while (!IsWhole(answer.AsSpan(0, length))) length += client.Receive(answer, length, answer.Length - length, SocketFlags.None);
+        while (!IsWhole(answer.AsSpan(0, length)))
+            length += client.Receive(answer, length, answer.Length - length, SocketFlags.None);
         return length;
     }
 
@@ -326,6 +371,7 @@ public sealed class HttpAllocationTests
         if (head < 0) return false;
         if (answer.IndexOf("chunked"u8) >= 0) return answer.EndsWith("0\r\n\r\n"u8);
         ReadOnlySpan<byte> digits = answer[(answer.IndexOf("Content-Length: "u8) + 16)..];
-        return int.Parse(digits[..digits.IndexOf((byte)'\r')], System.Globalization.CultureInfo.InvariantCulture) == answer.Length - head - 4;
+        return int.Parse(digits[..digits.IndexOf((byte)'\r')], System.Globalization.CultureInfo.InvariantCulture)
+            == answer.Length - head - 4;
     }
 }

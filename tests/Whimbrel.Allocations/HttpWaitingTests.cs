@@ -29,8 +29,10 @@ public sealed class HttpWaitingTests
     public void A_handler_that_waits_for_the_pool_costs_nothing_but_its_own_state(string engine)
     {
         ConditionalWeakTable<HttpSession, Work> works = [];
-        With(engine, Scheduling.Inline, (request, response, _) => works.GetOrCreateValue(request.Session).WaitAsync(response), static (meter, round) =>
-            meter.ExpectNoneAnywhere($"{Connections} requests that wait for the pool", Rounds, round));
+        With(engine, Scheduling.Inline,
+            (request, response, _) => works.GetOrCreateValue(request.Session).WaitAsync(response),
+            static (meter, round) =>
+                meter.ExpectNoneAnywhere($"{Connections} requests that wait for the pool", Rounds, round));
     }
 
     // Fewer than one object per three requests, because pool threads are added meanwhile.
@@ -39,8 +41,11 @@ public sealed class HttpWaitingTests
     public void A_waiting_handler_of_a_pool_session_allocates_nothing_but_its_own_state(string engine)
     {
         ConditionalWeakTable<HttpSession, Work> works = [];
-        With(engine, Scheduling.ThreadPool, (request, response, _) => works.GetOrCreateValue(request.Session).WaitAsync(response), static (meter, round) =>
-            meter.ExpectNoneAnywhere($"{Connections} requests of sessions on the pool that wait for it", Rounds, round, fewerThan: Connections / 3));
+        With(engine, Scheduling.ThreadPool,
+            (request, response, _) => works.GetOrCreateValue(request.Session).WaitAsync(response),
+            static (meter, round) =>
+                meter.ExpectNoneAnywhere($"{Connections} requests of sessions on the pool that wait for it", Rounds,
+                    round, fewerThan: Connections / 3));
     }
 
     [Theory]
@@ -50,7 +55,8 @@ public sealed class HttpWaitingTests
         With(engine, Scheduling.Inline, static (_, response, _) => YieldAsync(response), static (meter, round) =>
         {
             double bytes = meter.BytesPerRound(Rounds, Rounds, round) / Connections;
-            string line = string.Create(CultureInfo.InvariantCulture, $"{bytes:0.#} bytes allocated for each request on the loop's thread, {StateBytes} of them by the handler");
+            string line = string.Create(CultureInfo.InvariantCulture, $"{bytes:0.#} bytes allocated for each request "
+                + $"on the loop's thread, {StateBytes} of them by the handler");
             TestContext.Current.TestOutputHelper!.WriteLine(line);
             Assert.True(bytes < StateBytes + 1, line);
         });
@@ -95,11 +101,18 @@ public sealed class HttpWaitingTests
         response.Bytes(s_text, "text/plain"u8);
     }
 
-    private static void With(string engine, Scheduling scheduling, Func<HttpRequest, HttpResponse, CancellationToken, ValueTask> handler, Action<LoopMeter, Action> measure, int connections = Connections)
+    private static void With(string engine, Scheduling scheduling,
+        Func<HttpRequest, HttpResponse, CancellationToken, ValueTask> handler, Action<LoopMeter, Action> measure,
+        int connections = Connections)
     {
         using Rig rig = new(engine, static () => new EchoSession());
         HttpServer server = new(
-            new ServerOptions { Engine = rig.Engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Scheduling = scheduling },
+            new ServerOptions
+            {
+                Engine = rig.Engine,
+                EndPoint = new IPEndPoint(IPAddress.Loopback, 0),
+                Scheduling = scheduling
+            },
             new HttpOptions { RequestLimit = int.MaxValue });
         server.Get("/", handler);
         Rig.Wait(server.StartAsync().AsTask());
@@ -108,7 +121,11 @@ public sealed class HttpWaitingTests
         {
             for (int i = 0; i < connections; i++)
             {
-                Socket client = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { NoDelay = true, ReceiveTimeout = (int)LoopMeter.Patience.TotalMilliseconds };
+                Socket client = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp)
+                {
+                    NoDelay = true,
+                    ReceiveTimeout = (int)LoopMeter.Patience.TotalMilliseconds
+                };
                 clients.Add(client);
                 client.Connect(server.EndPoint!);
             }
@@ -175,6 +192,7 @@ public sealed class HttpWaitingTests
 
         public ValueTaskSourceStatus GetStatus(short token) => _core.GetStatus(token);
 
-        public void OnCompleted(Action<object?> continuation, object? state, short token, ValueTaskSourceOnCompletedFlags flags) => _core.OnCompleted(continuation, state, token, flags);
+        public void OnCompleted(Action<object?> continuation, object? state, short token,
+            ValueTaskSourceOnCompletedFlags flags) => _core.OnCompleted(continuation, state, token, flags);
     }
 }

@@ -45,7 +45,8 @@ internal sealed class LoopMeter(Loop loop)
     internal void ExpectNone(string what, int rounds, Action round)
     {
         double bytes = BytesPerRound(rounds, rounds, round);
-        string line = string.Create(CultureInfo.InvariantCulture, $"{what}: {bytes:0.###} bytes allocated per round on the loop's thread ({rounds} rounds after as many to warm up)");
+        string line = string.Create(CultureInfo.InvariantCulture, $"{what}: {bytes:0.###} bytes allocated per round on "
+            + $"the loop's thread ({rounds} rounds after as many to warm up)");
         TestContext.Current.TestOutputHelper!.WriteLine(line);
         Assert.True(bytes == 0, line);
     }
@@ -69,7 +70,8 @@ internal sealed class LoopMeter(Loop loop)
 
         string line = string.Create(
             CultureInfo.InvariantCulture,
-            $"{what}: {(double)loop / rounds:0.###} bytes allocated per round on the loop's thread, {(double)all / rounds:0.###} in the whole process ({rounds} rounds after as many to warm up)");
+            $"{what}: {(double)loop / rounds:0.###} bytes allocated per round on the loop's thread, "
+            + $"{(double)all / rounds:0.###} in the whole process ({rounds} rounds after as many to warm up)");
         TestContext.Current.TestOutputHelper!.WriteLine(line);
         Assert.True(loop == 0 && all < most, line);
     }

@@ -14,7 +14,8 @@ public sealed class OpenSslAllocationTests
     // The goal is 512. The value is 288: the layer, the link and TlsInfo. This leaves room for one more small object.
     private const double HandshakeLimitBytes = 352;
 
-    private static readonly TlsOptions s_options = new() { Certificate = TlsCertificate.From(TestCertificates.Server), Provider = TlsProvider.OpenSsl };
+    private static readonly TlsOptions s_options =
+        new() { Certificate = TlsCertificate.From(TestCertificates.Server), Provider = TlsProvider.OpenSsl };
 
     private static Rig Make(Func<Session> factory)
     {
@@ -25,7 +26,8 @@ public sealed class OpenSslAllocationTests
     private static SslStream Connect(Rig rig)
     {
 #pragma warning disable CA5359 // trust is not measured
-        SslStream tls = new(new NetworkStream(rig.Connect(), ownsSocket: true), leaveInnerStreamOpen: false, static (_, _, _, _) => true);
+        SslStream tls = new(new NetworkStream(rig.Connect(), ownsSocket: true), leaveInnerStreamOpen: false,
+            static (_, _, _, _) => true);
 #pragma warning restore CA5359
         tls.AuthenticateAsClient("chat.test");
         return tls;
@@ -54,7 +56,8 @@ public sealed class OpenSslAllocationTests
         double plain = Measure(null, static rig => new NetworkStream(rig.Connect(), ownsSocket: true));
         double secure = Measure(s_options, Connect);
         double bytes = secure - plain;
-        string line = string.Create(CultureInfo.InvariantCulture, $"a handshake: {bytes:0} bytes allocated on the loop's thread ({secure:0} for a connection with one echo, {plain:0} without TLS)");
+        string line = string.Create(CultureInfo.InvariantCulture, $"a handshake: {bytes:0} bytes allocated on the "
+            + $"loop's thread ({secure:0} for a connection with one echo, {plain:0} without TLS)");
         TestContext.Current.TestOutputHelper!.WriteLine(line);
         Assert.True(bytes <= HandshakeLimitBytes, line);
 

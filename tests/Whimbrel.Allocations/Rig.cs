@@ -11,29 +11,49 @@ internal sealed class Rig : IDisposable
 
     private readonly int _socketBytes;
 
-    internal Rig(string engine, Func<Session> factory, int sendLimitBytes = 1024 * 1024, int socketBytes = 0, Scheduling scheduling = Scheduling.Inline, TlsOptions? tls = null)
+    internal Rig(string engine, Func<Session> factory, int sendLimitBytes = 1024 * 1024, int socketBytes = 0,
+        Scheduling scheduling = Scheduling.Inline, TlsOptions? tls = null)
         : this(engine, options => new Server(options, factory), sendLimitBytes, socketBytes, scheduling, tls)
     {
     }
 
-    internal Rig(string engine, Func<SessionContext, Session> factory, int sendLimitBytes = 1024 * 1024, int socketBytes = 0, Scheduling scheduling = Scheduling.Inline, TlsOptions? tls = null)
+    internal Rig(string engine, Func<SessionContext, Session> factory, int sendLimitBytes = 1024 * 1024,
+        int socketBytes = 0, Scheduling scheduling = Scheduling.Inline, TlsOptions? tls = null)
         : this(engine, options => new Server(options, factory), sendLimitBytes, socketBytes, scheduling, tls)
     {
     }
 
-    private Rig(string engine, Func<ServerOptions, Server> makeServer, int sendLimitBytes, int socketBytes, Scheduling scheduling, TlsOptions? tls)
+    private Rig(string engine, Func<ServerOptions, Server> makeServer, int sendLimitBytes, int socketBytes,
+        Scheduling scheduling, TlsOptions? tls)
     {
         _socketBytes = socketBytes;
-        if (engine == "uring") Assert.SkipUnless(Whimbrel.Engines.Uring.UringProbe.Here.IsOffered, Whimbrel.Engines.Uring.UringProbe.Here.Reason);
-        Engine = new Engine(new EngineOptions { Kind = Enum.Parse<EngineKind>(engine, ignoreCase: true), Loops = 1, BlockedLoopMs = 60_000 });
+        if (engine == "uring")
+            Assert.SkipUnless(Whimbrel.Engines.Uring.UringProbe.Here.IsOffered,
+                Whimbrel.Engines.Uring.UringProbe.Here.Reason);
+        Engine = new Engine(new EngineOptions
+        {
+            Kind = Enum.Parse<EngineKind>(engine, ignoreCase: true),
+            Loops = 1,
+            BlockedLoopMs = 60_000
+        });
         Server = makeServer(
-            new ServerOptions { Engine = Engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), SendLimitBytes = sendLimitBytes, SlowConsumer = SlowConsumer.Wait, SendBufferBytes = socketBytes, Scheduling = scheduling, Tls = tls });
+            new ServerOptions
+            {
+                Engine = Engine,
+                EndPoint = new IPEndPoint(IPAddress.Loopback, 0),
+                SendLimitBytes = sendLimitBytes,
+                SlowConsumer = SlowConsumer.Wait,
+                SendBufferBytes = socketBytes,
+                Scheduling = scheduling,
+                Tls = tls
+            });
         Wait(Server.StartAsync().AsTask());
         Meter = new LoopMeter(Engine.GetLoop(0));
     }
 
     // WHIMBREL_ALLOCATION_ENGINES selects others, separated by commas.
-    public static TheoryData<string> Engines => [.. (Environment.GetEnvironmentVariable("WHIMBREL_ALLOCATION_ENGINES") ?? "epoll,uring").Split(',')];
+    public static TheoryData<string> Engines => [.. (Environment.GetEnvironmentVariable("WHIMBREL_ALLOCATION_ENGINES")
+        ?? "epoll,uring").Split(',')];
 
     internal Engine Engine { get; }
 
@@ -43,7 +63,11 @@ internal sealed class Rig : IDisposable
 
     internal Socket Connect()
     {
-        Socket client = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { NoDelay = true, ReceiveTimeout = (int)LoopMeter.Patience.TotalMilliseconds };
+        Socket client = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp)
+        {
+            NoDelay = true,
+            ReceiveTimeout = (int)LoopMeter.Patience.TotalMilliseconds
+        };
         if (_socketBytes > 0) client.ReceiveBufferSize = _socketBytes;
         client.Connect(Server.EndPoint!);
         _clients.Add(client);
@@ -62,7 +86,8 @@ internal sealed class Rig : IDisposable
 
     internal static void Wait(Task task)
     {
-        if (!task.Wait(LoopMeter.Patience, TestContext.Current.CancellationToken)) throw new TimeoutException("It did not end.");
+        if (!task.Wait(LoopMeter.Patience, TestContext.Current.CancellationToken))
+            throw new TimeoutException("It did not end.");
     }
 
     public void Dispose()

@@ -1,7 +1,8 @@
 namespace Whimbrel.Allocations;
 
 // A session with behaviour given by delegates, which are created before the measurement.
-internal sealed class ScriptedSession(ScriptedSession.Unread onData, Action<ScriptedSession>? onConnected = null, Action<ScriptedSession>? onTimer = null) : Session
+internal sealed class ScriptedSession(ScriptedSession.Unread onData, Action<ScriptedSession>? onConnected = null,
+    Action<ScriptedSession>? onTimer = null) : Session
 {
     internal delegate int Unread(ScriptedSession session, ReadOnlySpan<byte> unread);
 

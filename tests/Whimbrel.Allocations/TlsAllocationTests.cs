@@ -13,14 +13,16 @@ public sealed class TlsAllocationTests
     private const double HandshakeLimitBytes = 4 * 1024;
 
     // Independent of what Auto chooses.
-    private static readonly TlsOptions s_options = new() { Certificate = TlsCertificate.From(TestCertificates.Server), Provider = TlsProvider.Portable };
+    private static readonly TlsOptions s_options =
+        new() { Certificate = TlsCertificate.From(TestCertificates.Server), Provider = TlsProvider.Portable };
 
     public static TheoryData<string> Engines => Rig.Engines;
 
     private static SslStream Connect(Rig rig)
     {
 #pragma warning disable CA5359 // trust is not measured
-        SslStream tls = new(new NetworkStream(rig.Connect(), ownsSocket: true), leaveInnerStreamOpen: false, static (_, _, _, _) => true);
+        SslStream tls = new(new NetworkStream(rig.Connect(), ownsSocket: true), leaveInnerStreamOpen: false,
+            static (_, _, _, _) => true);
 #pragma warning restore CA5359
         tls.AuthenticateAsClient("chat.test");
         return tls;
@@ -75,7 +77,8 @@ public sealed class TlsAllocationTests
             client.Write(message);
             client.ReadExactly(message);
         });
-        string line = string.Create(CultureInfo.InvariantCulture, $"connection with handshake and one echo: {bytes:0} bytes allocated on the loop's thread");
+        string line = string.Create(CultureInfo.InvariantCulture,
+            $"connection with handshake and one echo: {bytes:0} bytes allocated on the loop's thread");
         TestContext.Current.TestOutputHelper!.WriteLine(line);
         Assert.True(bytes <= HandshakeLimitBytes, line);
     }

@@ -35,7 +35,8 @@ public sealed class WebSocketAllocationTests
     {
         await using WebSocketStream stream = new(socket);
         byte[] part = new byte[10_000];
-        for (int count; (count = await stream.ReadAsync(part, CancellationToken.None)) > 0;) await stream.WriteAsync(part.AsMemory(0, count), CancellationToken.None);
+        for (int count; (count = await stream.ReadAsync(part, CancellationToken.None)) > 0;)
+            await stream.WriteAsync(part.AsMemory(0, count), CancellationToken.None);
     }
 
     private static async Task ViewEcho(WebSocketSession session, CancellationToken stop)
@@ -44,9 +45,11 @@ public sealed class WebSocketAllocationTests
         byte[] part = new byte[200_000];
         while (true)
         {
-            System.Net.WebSockets.ValueWebSocketReceiveResult got = await socket.ReceiveAsync(part.AsMemory(), CancellationToken.None);
+            System.Net.WebSockets.ValueWebSocketReceiveResult got = await socket.ReceiveAsync(part.AsMemory(),
+                CancellationToken.None);
             if (got.MessageType == System.Net.WebSockets.WebSocketMessageType.Close) return;
-            await socket.SendAsync(part.AsMemory(0, got.Count), System.Net.WebSockets.WebSocketMessageType.Binary, got.EndOfMessage, CancellationToken.None);
+            await socket.SendAsync(part.AsMemory(0, got.Count), System.Net.WebSockets.WebSocketMessageType.Binary,
+                got.EndOfMessage, CancellationToken.None);
         }
     }
 
@@ -99,7 +102,8 @@ public sealed class WebSocketAllocationTests
     {
         private static readonly byte[] s_half = new byte[50_000];
 
-        protected override void OnBinary(ReadOnlySpan<byte> data) => ThreadPool.UnsafeQueueUserWorkItem(this, preferLocal: false);
+        protected override void OnBinary(ReadOnlySpan<byte> data) =>
+            ThreadPool.UnsafeQueueUserWorkItem(this, preferLocal: false);
 
         public void Execute()
         {
@@ -124,10 +128,17 @@ public sealed class WebSocketAllocationTests
         foreach (Scheduling scheduling in (Scheduling[])[Scheduling.Inline, Scheduling.ThreadPool])
         {
             using Rig rig = new(engine, static () => new Echo());
-            HttpServer server = new(new ServerOptions { Engine = rig.Engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Scheduling = scheduling }, new HttpOptions());
+            HttpServer server = new(new ServerOptions
+            {
+                Engine = rig.Engine,
+                EndPoint = new IPEndPoint(IPAddress.Loopback, 0),
+                Scheduling = scheduling
+            }, new HttpOptions());
             server.WebSocket("/told", static () => new Echo());
-            server.WebSocket("/deflated", static () => new Echo(), new WebSocketOptions { Deflate = new WebSocketDeflate() });
-            server.WebSocket("/context", static () => new Echo(), new WebSocketOptions { Deflate = new WebSocketDeflate { Forgets = false, PeerForgets = false } });
+            server.WebSocket("/deflated", static () => new Echo(),
+                new WebSocketOptions { Deflate = new WebSocketDeflate() });
+            server.WebSocket("/context", static () => new Echo(),
+                new WebSocketOptions { Deflate = new WebSocketDeflate { Forgets = false, PeerForgets = false } });
             server.WebSocket("/pulled", PulledEcho);
             server.WebSocket("/stream", StreamEcho);
             server.WebSocket("/view", ViewEcho);
@@ -140,9 +151,11 @@ public sealed class WebSocketAllocationTests
             {
                 foreach (string path in (string[])["/told", "/pulled", "/stream", "/view"])
                 {
-                    Measure(rig, server.EndPoint!, scheduling, path, [Frame(0x82, 30), Frame(0x89, 5)], 32 + 7); // a ping between messages
+                    // a ping between messages
+                    Measure(rig, server.EndPoint!, scheduling, path, [Frame(0x82, 30), Frame(0x89, 5)], 32 + 7);
                     Measure(rig, server.EndPoint!, scheduling, path + " that is cut", [Frame(0x82, 100_000)], 0);
-                    Measure(rig, server.EndPoint!, scheduling, path + " in fragments", [Frame(0x02, 20), Frame(0x80, 10)], 32);
+                    Measure(rig, server.EndPoint!, scheduling, path + " in fragments",
+                        [Frame(0x02, 20), Frame(0x80, 10)], 32);
                 }
 
                 byte[][] large = [Frame(0x02, 60_000), Frame(0x89, 5), Frame(0x00, 30_000), Frame(0x80, 10_000)];
@@ -168,7 +181,8 @@ public sealed class WebSocketAllocationTests
     private static byte[] Deflated()
     {
         MemoryStream packed = new();
-        using (System.IO.Compression.DeflateStream stream = new(packed, System.IO.Compression.CompressionLevel.Fastest, leaveOpen: true))
+        using (System.IO.Compression.DeflateStream stream = new(packed, System.IO.Compression.CompressionLevel.Fastest,
+            leaveOpen: true))
         {
             stream.Write(Encoding.ASCII.GetBytes(string.Concat(Enumerable.Repeat("hello ", 170))));
             stream.Flush(); // a sync flush: its trailing 00 00 FF FF is omitted
@@ -185,22 +199,33 @@ public sealed class WebSocketAllocationTests
         int length = payload.Length;
         if (length < 126) frame.WriteByte((byte)(0x80 | length));
         else if (length <= ushort.MaxValue) frame.Write([0xFE, (byte)(length >> 8), (byte)length]);
-        else frame.Write([0xFF, 0, 0, 0, 0, (byte)(length >> 24), (byte)(length >> 16), (byte)(length >> 8), (byte)length]);
+        else frame.Write([0xFF, 0, 0, 0, 0, (byte)(length >> 24), (byte)(length >> 16), (byte)(length >> 8),
+            (byte)length]);
         frame.Write([1, 2, 3, 4]);
         for (int i = 0; i < length; i++) frame.WriteByte((byte)(payload[i] ^ (1 + (i & 3))));
         return frame.ToArray();
     }
 
-    private static void Measure(Rig rig, EndPoint server, Scheduling scheduling, string what, byte[][] frames, int answerBytes)
+    private static void Measure(Rig rig, EndPoint server, Scheduling scheduling, string what, byte[][] frames,
+        int answerBytes)
     {
         string path = what.Split(' ')[0];
-        using Socket client = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { NoDelay = true, ReceiveTimeout = (int)LoopMeter.Patience.TotalMilliseconds };
+        using Socket client = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp)
+        {
+            NoDelay = true,
+            ReceiveTimeout = (int)LoopMeter.Patience.TotalMilliseconds
+        };
         client.Connect(server);
-        string extension = path is "/deflated" ? "Sec-WebSocket-Extensions: permessage-deflate; client_no_context_takeover\r\n" : path is "/context" ? "Sec-WebSocket-Extensions: permessage-deflate\r\n" : "";
-        client.Send(Encoding.ASCII.GetBytes($"GET {path} HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{extension}\r\n"));
+        string extension = path is "/deflated"
+            ? "Sec-WebSocket-Extensions: permessage-deflate; client_no_context_takeover\r\n"
+            : path is "/context" ? "Sec-WebSocket-Extensions: permessage-deflate\r\n" : "";
+        client.Send(Encoding.ASCII.GetBytes(
+            $"GET {path} HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: "
+            + $"13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{extension}\r\n"));
         byte[] buffer = new byte[300_000];
         int head = 0;
-        while (!buffer.AsSpan(0, head).EndsWith("\r\n\r\n"u8)) head += client.Receive(buffer, head, buffer.Length - head, SocketFlags.None);
+        while (!buffer.AsSpan(0, head).EndsWith("\r\n\r\n"u8))
+            head += client.Receive(buffer, head, buffer.Length - head, SocketFlags.None);
         byte[] message = [.. frames.SelectMany(static f => f)];
         int want = answerBytes == 0 ? 100_000 : 0;
         // About twenty awaits, each on another thread; the runtime's reuse of their states depends on thread

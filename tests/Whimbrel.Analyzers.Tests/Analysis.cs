@@ -15,15 +15,20 @@ internal static class Analysis
         """;
 
     private static readonly MetadataReference[] s_references =
-        [.. ((string)AppContext.GetData("TRUSTED_PLATFORM_ASSEMBLIES")!).Split(Path.PathSeparator).Where(static p => !Path.GetFileName(p).StartsWith("Whimbrel.Analyzers", StringComparison.Ordinal)).Select(static p => MetadataReference.CreateFromFile(p))];
+        [.. ((string)AppContext.GetData("TRUSTED_PLATFORM_ASSEMBLIES")!).Split(Path.PathSeparator)
+            .Where(static p => !Path.GetFileName(p).StartsWith("Whimbrel.Analyzers", StringComparison.Ordinal))
+            .Select(static p => MetadataReference.CreateFromFile(p))];
 
-    internal static readonly ImmutableArray<DiagnosticAnalyzer> Analyzers = [new AsyncVoidAnalyzer(), new IgnoredSendAnalyzer(), new BlockingCallAnalyzer(), new RawSendAnalyzer(), new NoOverrideAnalyzer(), new HiddenReceiveAnalyzer(), new IgnoredStartAnalyzer()];
+    internal static readonly ImmutableArray<DiagnosticAnalyzer> Analyzers = [new AsyncVoidAnalyzer(),
+        new IgnoredSendAnalyzer(), new BlockingCallAnalyzer(), new RawSendAnalyzer(), new NoOverrideAnalyzer(),
+        new HiddenReceiveAnalyzer(), new IgnoredStartAnalyzer()];
 
     // One "WHIM0001 async () => ..." per diagnostic, in text order.
     internal static async Task<string[]> OfAsync(string code)
     {
         Diagnostic[] found = await DiagnosticsOfAsync(code);
-        return [.. found.Select(static d => $"{d.Id} {d.Location.SourceTree!.GetText().ToString(d.Location.SourceSpan)}")];
+        return [
+            .. found.Select(static d => $"{d.Id} {d.Location.SourceTree!.GetText().ToString(d.Location.SourceSpan)}")];
     }
 
     internal static async Task<Diagnostic[]> DiagnosticsOfAsync(string code)
@@ -33,13 +38,17 @@ internal static class Analysis
             "Program",
             [CSharpSyntaxTree.ParseText(code, parse), CSharpSyntaxTree.ParseText(Usings, parse)],
             s_references,
-            new CSharpCompilationOptions(OutputKind.DynamicallyLinkedLibrary, nullableContextOptions: NullableContextOptions.Enable));
-        Assert.Empty(compilation.GetDiagnostics(TestContext.Current.CancellationToken).Where(static d => d.Severity == DiagnosticSeverity.Error));
-        ImmutableArray<Diagnostic> all = await compilation.WithAnalyzers(Analyzers).GetAnalyzerDiagnosticsAsync(TestContext.Current.CancellationToken);
+            new CSharpCompilationOptions(OutputKind.DynamicallyLinkedLibrary,
+                nullableContextOptions: NullableContextOptions.Enable));
+        Assert.Empty(compilation.GetDiagnostics(TestContext.Current.CancellationToken)
+            .Where(static d => d.Severity == DiagnosticSeverity.Error));
+        ImmutableArray<Diagnostic> all = await compilation.WithAnalyzers(Analyzers)
+            .GetAnalyzerDiagnosticsAsync(TestContext.Current.CancellationToken);
         Assert.DoesNotContain(all, static d => d.Id == "AD0001"); // an analyzer threw
         return [.. all.OrderBy(static d => d.Location.SourceSpan.Start)];
     }
 
     internal static string Body(string statements, string parameters = "Session session, Loop loop, HttpServer web") =>
-        $"class C {{ async Task M({parameters}) {{ {statements} ; await Task.Yield(); }} async void Fire() => await Task.Yield(); async Task FireAsync() => await Task.Yield(); }}";
+        $"class C {{ async Task M({parameters}) {{ {statements} ; await Task.Yield(); }} async void Fire() => await "
+        + $"Task.Yield(); async Task FireAsync() => await Task.Yield(); }}";
 }

@@ -51,7 +51,8 @@ public sealed class BusNode(IGroupBus bus, Loop loop) : IGroupBusListener
     public async Task UnsubscribeAsync(string subject) => await loop.PostAsync(() => Bus.Unsubscribe(subject));
 
     public async Task<int> OfferAsync(params (string Subject, byte[] Envelope)[] messages) =>
-        await loop.PostAsync(() => Bus.Publish([.. messages.Select(static m => new BusMessage(m.Subject, m.Envelope))]));
+        await loop.PostAsync(
+            () => Bus.Publish([.. messages.Select(static m => new BusMessage(m.Subject, m.Envelope))]));
 
     public Task<int> OfferAsync(string subject, string text) => OfferAsync((subject, Encoding.Latin1.GetBytes(text)));
 
@@ -70,7 +71,8 @@ public sealed class BusNode(IGroupBus bus, Loop loop) : IGroupBusListener
         }
     }
 
-    public Task UntilHeardAsync(params string[] texts) => UntilAsync(() => texts.All(_heard.Contains), string.Join(", ", texts.Select(Short)));
+    public Task UntilHeardAsync(params string[] texts) =>
+        UntilAsync(() => texts.All(_heard.Contains), string.Join(", ", texts.Select(Short)));
 
     public Task UntilStateAsync(Func<IReadOnlyList<string>, bool> isSo) => UntilAsync(() => isSo(_states), "the state");
 
@@ -137,6 +139,8 @@ public sealed class BusNode(IGroupBus bus, Loop loop) : IGroupBusListener
             // At the deadline: the message shows what is missing.
         }
 
-        lock (_gate) Assert.Fail($"not {what} within {Patience}. States: {string.Join("; ", _states)}. {_heard.Count} envelopes, the last: {Short(_heard.LastOrDefault(""))}");
+        lock (_gate)
+            Assert.Fail($"not {what} within {Patience}. States: {string.Join("; ", _states)}. {_heard.Count} "
+                + $"envelopes, the last: {Short(_heard.LastOrDefault(""))}");
     }
 }

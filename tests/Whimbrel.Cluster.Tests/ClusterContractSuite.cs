@@ -42,20 +42,22 @@ public abstract class ClusterContractSuite : IAsyncLifetime
     }
 
     // A node with one member and a registered subscription: the question sent with it has come back.
-    private async Task<(RealNode Node, RealMember Member)> NodeAsync(string name, string application = "contract", string key = "", Action<string>? onTwin = null, string? id = null, int queueLimitBytes = 32 << 10)
+    private async Task<(RealNode Node, RealMember Member)> NodeAsync(string name, string application = "contract",
+        string key = "", Action<string>? onTwin = null, string? id = null, int queueLimitBytes = 32 << 10)
     {
-        RealNode node = await RealNode.StartAsync(_engine, name, _broker!.Connect(), (_, gap, state) => new ClusterOptions
-        {
-            Application = application,
-            NodeId = id ?? name,
-            Key = Encoding.ASCII.GetBytes(key),
-            MaxPayloadBytes = 10_000,
-            QueueLimitBytes = queueLimitBytes,
-            RejoinGrace = s_grace,
-            OnGap = gap,
-            OnStateChanged = state,
-            OnTwin = onTwin,
-        });
+        RealNode node = await RealNode.StartAsync(_engine, name, _broker!.Connect(),
+            (_, gap, state) => new ClusterOptions
+            {
+                Application = application,
+                NodeId = id ?? name,
+                Key = Encoding.ASCII.GetBytes(key),
+                MaxPayloadBytes = 10_000,
+                QueueLimitBytes = queueLimitBytes,
+                RejoinGrace = s_grace,
+                OnGap = gap,
+                OnStateChanged = state,
+                OnTwin = onTwin,
+            });
         _open.Add(node);
         RealMember member = await node.ConnectAsync("g");
         await RealNode.UntilAsync(() => node.Cluster.ReadCounters().Echoes > 0, () => $"{name} is not subscribed");
@@ -69,15 +71,18 @@ public abstract class ClusterContractSuite : IAsyncLifetime
         for (int round = 0; round < 20; round++)
         {
             foreach (RealNode node in nodes) node.Say(25);
-            await RealNode.UntilAsync(() => nodes.All(static n => n.Members[0].Heard(n.Name).Count == n.Said), () => "members of the own node wait");
-            await RealNode.UntilAsync(() => nodes.All(static n => n.Cluster.ReadCounters().PendingBytes == 0), () => "the bus takes no more");
+            await RealNode.UntilAsync(() => nodes.All(static n => n.Members[0].Heard(n.Name).Count == n.Said),
+                () => "members of the own node wait");
+            await RealNode.UntilAsync(() => nodes.All(static n => n.Cluster.ReadCounters().PendingBytes == 0),
+                () => "the bus takes no more");
         }
 
         await RealNode.SettleAsync(nodes);
         foreach (RealNode node in nodes)
         {
             ClusterCounters counters = node.Cluster.ReadCounters();
-            Assert.Equal((500L, 1_000L, 0L, 0L, 0L), (counters.Published, counters.Received, counters.Missed, counters.Dropped, counters.Duplicates));
+            Assert.Equal((500L, 1_000L, 0L, 0L, 0L),
+                (counters.Published, counters.Received, counters.Missed, counters.Dropped, counters.Duplicates));
             Assert.True(counters.Echoes > 1);
         }
     }
@@ -90,13 +95,15 @@ public abstract class ClusterContractSuite : IAsyncLifetime
         a.Say(5);
         await RealNode.SettleAsync(a, b);
         await _broker!.LoseAsync();
-        await RealNode.UntilAsync(() => a.Cluster.State != ClusterState.Healthy && b.Cluster.State != ClusterState.Healthy, () => "not aware of it");
+        await RealNode.UntilAsync(() => a.Cluster.State != ClusterState.Healthy
+            && b.Cluster.State != ClusterState.Healthy, () => "not aware of it");
         a.Say(20);
         a.Say(50, $"-{new string('x', 2_000)}");
         await RealNode.UntilAsync(() => atA.Heard("a").Count == a.Said, () => "members of the own node wait");
         Assert.InRange(a.Cluster.ReadCounters().PendingBytes, 1, (32 << 10) + 10_000);
         await _broker.RestoreAsync();
-        await RealNode.UntilAsync(() => a.Cluster.State == ClusterState.Healthy && b.Cluster.State == ClusterState.Healthy, () => "not back");
+        await RealNode.UntilAsync(
+            () => a.Cluster.State == ClusterState.Healthy && b.Cluster.State == ClusterState.Healthy, () => "not back");
         a.Say(5);
         b.Say(5);
         await RealNode.SettleAsync(a, b);
@@ -114,9 +121,13 @@ public abstract class ClusterContractSuite : IAsyncLifetime
         int restarts = s_isDeep ? 20 : Restarts;
         List<string> restarted = [];
         RealNode[] nodes = [];
-        foreach (string name in (string[])["a", "b", "c"]) nodes = [.. nodes, (await NodeAsync(name, queueLimitBytes: 4 << 20)).Node];
-        DirectedPair[] pairs = [.. nodes.SelectMany(from => nodes.Where(to => to != from), static (from, to) => new DirectedPair(from, to))];
-        await RealNode.UntilAsync(() => nodes.All(n => n.Cluster.ReadCounters().Echoes >= nodes.Length), () => "not subscribed"); // a question comes back for each group
+        foreach (string name in (string[])["a", "b", "c"])
+            nodes = [.. nodes, (await NodeAsync(name, queueLimitBytes: 4 << 20)).Node];
+        DirectedPair[] pairs = [.. nodes.SelectMany(from => nodes.Where(to => to != from),
+            static (from, to) => new DirectedPair(from, to))];
+        // a question comes back for each group
+        await RealNode.UntilAsync(() => nodes.All(n => n.Cluster.ReadCounters().Echoes >= nodes.Length),
+            () => "not subscribed");
         foreach (DirectedPair pair in pairs) pair.Say();
         await UntilSettledAsync();
         using CancellationTokenSource end = new();
@@ -127,32 +138,41 @@ public abstract class ClusterContractSuite : IAsyncLifetime
             bool isKilled = restart % 2 == 1;
             if (isKilled) await _broker!.LoseAsync();
             else await _broker!.StopAsync();
-            await RealNode.UntilAsync(() => nodes.All(static n => n.Cluster.State != ClusterState.Healthy), () => "not aware of it");
+            await RealNode.UntilAsync(() => nodes.All(static n => n.Cluster.State != ClusterState.Healthy),
+                () => "not aware of it");
             await _broker.RestoreAsync();
             TimeSpan away = Stopwatch.GetElapsedTime(start);
-            await RealNode.UntilAsync(() => nodes.All(static n => n.Cluster.State == ClusterState.Healthy), () => $"not back: {string.Join("; ", nodes.Select(static n => n.Cluster.StateReason))}");
+            await RealNode.UntilAsync(() => nodes.All(static n => n.Cluster.State == ClusterState.Healthy),
+                () => $"not back: {string.Join("; ", nodes.Select(static n => n.Cluster.StateReason))}");
             restarted.Add(string.Create(
                 CultureInfo.InvariantCulture,
-                $"restart {restart} ({(isKilled ? "killed" : "asked to end")}): away for {away.TotalSeconds:0.0} s, all nodes back after {Stopwatch.GetElapsedTime(start).TotalSeconds:0.0} s, {pairs.Sum(static p => p.Said)} said, {pairs.Sum(static p => p.Reported)} reported as lost"));
+                $"restart {restart} ({(isKilled ? "killed" : "asked to end")}): away for {away.TotalSeconds:0.0} "
+                + $"s, all nodes back after {Stopwatch.GetElapsedTime(start).TotalSeconds:0.0} s, "
+                + $"{pairs.Sum(static p => p.Said)} said, {pairs.Sum(static p => p.Reported)} reported as lost"));
             int said = pairs.Sum(static p => p.Said);
-            await RealNode.UntilAsync(() => talking.IsFaulted || pairs.Sum(static p => p.Said) > said + 200, () => "no node publishes");
+            await RealNode.UntilAsync(() => talking.IsFaulted || pairs.Sum(static p => p.Said) > said + 200,
+                () => "no node publishes");
             if (talking.IsFaulted) await talking;
         }
 
         await end.CancelAsync();
         await talking;
         await UntilSettledAsync();
-        foreach (string line in (string[])[.. restarted, Account()]) TestContext.Current.TestOutputHelper!.WriteLine(line);
+        foreach (string line in (string[])[.. restarted, Account()])
+            TestContext.Current.TestOutputHelper!.WriteLine(line);
         Assert.All(pairs, pair => Assert.True(pair.Said == pair.HeardCount && pair.Reported == 0, Account()));
-        Assert.All(nodes, static n => Assert.Equal((0L, 0L), (n.Cluster.ReadCounters().Missed, n.Cluster.ReadCounters().Dropped)));
+        Assert.All(nodes,
+            static n => Assert.Equal((0L, 0L), (n.Cluster.ReadCounters().Missed, n.Cluster.ReadCounters().Dropped)));
 
         async Task TalkAsync()
         {
             using PeriodicTimer clock = new(TimeSpan.FromMilliseconds(5));
             long start = Stopwatch.GetTimestamp();
-            for (int said = 0; !end.IsCancellationRequested && await clock.WaitForNextTickAsync(TestContext.Current.CancellationToken);)
+            for (int said = 0; !end.IsCancellationRequested
+                && await clock.WaitForNextTickAsync(TestContext.Current.CancellationToken);)
             {
-                for (double due = Stopwatch.GetElapsedTime(start).TotalSeconds * MessagesPerSecond; said < due; said++) pairs[said % pairs.Length].Say();
+                for (double due = Stopwatch.GetElapsedTime(start).TotalSeconds * MessagesPerSecond; said < due; said++)
+                    pairs[said % pairs.Length].Say();
             }
         }
 
@@ -160,11 +180,16 @@ public abstract class ClusterContractSuite : IAsyncLifetime
         async Task UntilSettledAsync()
         {
             await RealNode.UntilAsync(() => pairs.All(static p => p.HeardCount + p.Reported >= p.Said), Account);
-            Assert.All(pairs, pair => Assert.True(pair.HeardCount + pair.Reported == pair.Said && pair.IsInOrder, Account()));
+            Assert.All(pairs,
+                pair => Assert.True(pair.HeardCount + pair.Reported == pair.Said && pair.IsInOrder, Account()));
         }
 
-        string Account() => $"{GetType().Name}: {restarts} restarts, {pairs.Sum(static p => p.Said)} directed messages, {pairs.Sum(static p => p.HeardCount)} came, {pairs.Sum(static p => p.Reported)} reported as lost, "
-            + $"{nodes.Sum(static n => n.Cluster.ReadCounters().Dropped)} refused by a full queue, {nodes.Sum(static n => n.Cluster.ReadCounters().Duplicates)} came again and were dropped. {string.Join(", ", (object[])pairs)}. {string.Join("; ", restarted)}";
+        string Account() =>
+            $"{GetType().Name}: {restarts} restarts, {pairs.Sum(static p => p.Said)} directed messages, "
+            + $"{pairs.Sum(static p => p.HeardCount)} came, {pairs.Sum(static p => p.Reported)} reported as lost, "
+                + $"{nodes.Sum(static n => n.Cluster.ReadCounters().Dropped)} refused by a full queue, "
+            + $"{nodes.Sum(static n => n.Cluster.ReadCounters().Duplicates)} came again and were dropped. "
+            + $"{string.Join(", ", (object[])pairs)}. {string.Join("; ", restarted)}";
     }
 
     // The messages arrive in one burst, which the loops of the members must process.
@@ -172,15 +197,18 @@ public abstract class ClusterContractSuite : IAsyncLifetime
     public async Task A_backlog_that_fits_the_queue_reaches_members_on_every_loop_complete()
     {
         const int Messages = 200_000;
-        RealNode a = (await NodeAsync("a", queueLimitBytes: 4 << 20)).Node, b = (await NodeAsync("b", queueLimitBytes: 4 << 20)).Node;
+        RealNode a = (await NodeAsync("a", queueLimitBytes: 4 << 20)).Node,
+            b = (await NodeAsync("b", queueLimitBytes: 4 << 20)).Node;
         ClusterGroup group = a.Cluster.Group("ab");
         for (int i = 0; i < 8; i++) await b.ConnectAsync("ab");
         RealMember[] members = [.. b.Members.Skip(1)];
-        await RealNode.UntilAsync(() => b.Cluster.ReadCounters().Echoes >= 2 && b.Cluster.Group("ab").LocalCount == 8, () => "not subscribed");
+        await RealNode.UntilAsync(() => b.Cluster.ReadCounters().Echoes >= 2 && b.Cluster.Group("ab").LocalCount == 8,
+            () => "not subscribed");
         group.Broadcast("ab1 ");
         await RealNode.UntilAsync(() => members.All(static m => m.HeardCount("ab") == 1), () => "not received");
         await _broker!.LoseAsync();
-        await RealNode.UntilAsync(() => a.Cluster.State != ClusterState.Healthy && b.Cluster.State != ClusterState.Healthy, () => "not aware of it");
+        await RealNode.UntilAsync(() => a.Cluster.State != ClusterState.Healthy
+            && b.Cluster.State != ClusterState.Healthy, () => "not aware of it");
         for (int i = 2; i <= Messages; i++) Assert.Equal(SendResult.Queued, group.Broadcast($"ab{i} "));
         Assert.Equal(0, a.Cluster.ReadCounters().Dropped);
         await _broker.RestoreAsync();
@@ -188,7 +216,8 @@ public abstract class ClusterContractSuite : IAsyncLifetime
         Assert.True(b.ReportedIn("ab") == 0, Account());
         Assert.All(members, static m => Assert.True(m.Heard("ab").SequenceEqual(Enumerable.Range(1, Messages))));
 
-        string Account() => $"{string.Join(", ", members.Select(static m => m.HeardCount("ab")))} of {Messages} came, {b.ReportedIn("ab")} are reported as lost, {b.Cluster.StateReason}";
+        string Account() => $"{string.Join(", ", members.Select(static m => m.HeardCount("ab")))} of {Messages} came, "
+            + $"{b.ReportedIn("ab")} are reported as lost, {b.Cluster.StateReason}";
     }
 
     [Fact] // 8
@@ -201,18 +230,25 @@ public abstract class ClusterContractSuite : IAsyncLifetime
         await stranger.StartAsync();
         await stranger.SubscribeAsync(Subject);
         a.Say(1);
-        await RealNode.UntilAsync(() => stranger.Heard.Any(static h => h.EndsWith("\u0003a1 ", StringComparison.Ordinal)), () => "the stranger receives nothing");
+        await RealNode.UntilAsync(
+            () => stranger.Heard.Any(static h => h.EndsWith("\u0003a1 ", StringComparison.Ordinal)),
+            () => "the stranger receives nothing");
         string said = stranger.Heard.Single(static h => h.EndsWith("\u0003a1 ", StringComparison.Ordinal));
         await RealNode.UntilAsync(() => atB.Heard("a").Count == 1, () => "b receives nothing");
         ClusterCounters before = b.Cluster.ReadCounters();
         // Truncated, foreign, too large.
-        foreach (string bytes in (string[])[said[..20], said[..^1], $"{said}x", $"\u0002{said[1..10]}", "", new string('\u0002', 20_000)]) Assert.Equal(1, await stranger.OfferAsync(Subject, bytes));
-        foreach (string bytes in (string[])[$"\u0001{said[1..]}", $"\u0003{said[1..]}", "GET / HTTP/1.1"]) Assert.Equal(1, await stranger.OfferAsync(Subject, bytes)); // of another version
+        foreach (string bytes in (string[])[said[..20], said[..^1], $"{said}x",
+            $"\u0002{said[1..10]}", "", new string('\u0002', 20_000)])
+            Assert.Equal(1, await stranger.OfferAsync(Subject, bytes));
+        // of another version
+        foreach (string bytes in (string[])[$"\u0001{said[1..]}", $"\u0003{said[1..]}", "GET / HTTP/1.1"])
+            Assert.Equal(1, await stranger.OfferAsync(Subject, bytes));
         for (int i = 0; i < 3; i++) Assert.Equal(1, await stranger.OfferAsync(Subject, said)); // replayed
         a.Say(1);
         await RealNode.UntilAsync(() => atB.Heard("a").Count == 2, () => "b receives nothing any more");
         ClusterCounters after = b.Cluster.ReadCounters();
-        Assert.Equal((6L, 3L, 3L), (after.Refused - before.Refused, after.UnknownVersions - before.UnknownVersions, after.Duplicates - before.Duplicates));
+        Assert.Equal((6L, 3L, 3L), (after.Refused - before.Refused, after.UnknownVersions - before.UnknownVersions,
+            after.Duplicates - before.Duplicates));
         await RealNode.SettleAsync(a, b);
         Assert.Equal(0, after.Missed);
     }
@@ -228,10 +264,12 @@ public abstract class ClusterContractSuite : IAsyncLifetime
         (RealNode other, RealMember atOther) = await NodeAsync("o", application: "contract2", key: Key);
         foreach (RealNode node in (RealNode[])[wrong, plain, other, a, b]) node.Say(3);
         await RealNode.SettleAsync(a, b);
-        await RealNode.UntilAsync(() => a.Cluster.ReadCounters().Refused >= 2 && wrong.Cluster.ReadCounters().Refused >= 2, () => "nothing was refused");
+        await RealNode.UntilAsync(() => a.Cluster.ReadCounters().Refused >= 2
+            && wrong.Cluster.ReadCounters().Refused >= 2, () => "nothing was refused");
         foreach ((RealMember member, string own) in new[] { (atA, ""), (atB, ""), (atWrong, "w"), (atOther, "o") })
         {
-            foreach (string name in (string[])["w", "p", "o"]) Assert.Equal(name == own ? 3 : 0, member.Heard(name).Count);
+            foreach (string name in (string[])["w", "p", "o"])
+                Assert.Equal(name == own ? 3 : 0, member.Heard(name).Count);
         }
 
         Assert.Empty(atWrong.Heard("a"));
@@ -247,7 +285,8 @@ public abstract class ClusterContractSuite : IAsyncLifetime
         (RealNode b, RealMember atB) = await NodeAsync("b", id: "same", onTwin: Report);
         a.Say(10);
         b.Say(10);
-        await RealNode.UntilAsync(() => atA.Heard("b").Count == 10 && atB.Heard("a").Count == 10, () => "they do not receive each other's messages");
+        await RealNode.UntilAsync(() => atA.Heard("b").Count == 10 && atB.Heard("a").Count == 10,
+            () => "they do not receive each other's messages");
         lock (told) Assert.All(told, static t => Assert.Contains("'same'", t, StringComparison.Ordinal));
         await RealNode.UntilAsync(
             () =>
@@ -275,7 +314,8 @@ public abstract class ClusterContractSuite : IAsyncLifetime
         b.Group.Join(atB.Session);
         await RealNode.UntilAsync(() => b.Group.LocalCount == 1, () => "not there");
         a.Say(3);
-        await RealNode.UntilAsync(() => atB.Heard("a").LastOrDefault() == 9, () => $"received {string.Join(' ', atB.Heard("a"))}");
+        await RealNode.UntilAsync(() => atB.Heard("a").LastOrDefault() == 9,
+            () => $"received {string.Join(' ', atB.Heard("a"))}");
         int[] heard = [.. atB.Heard("a")];
         Assert.Equal(heard.Distinct().Order(), heard);
         Assert.Equal([1, 2, 3], heard[..3]);

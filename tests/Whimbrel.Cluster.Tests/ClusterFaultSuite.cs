@@ -29,7 +29,12 @@ public abstract class ClusterFaultSuite : IAsyncLifetime
     // Number of subscriptions that the broker has.
     private protected abstract Task<int> SubscriptionsAsync();
 
-    private protected static ReconnectPolicy Quick { get; } = new() { InitialDelay = TimeSpan.FromMilliseconds(20), MaxDelay = TimeSpan.FromMilliseconds(100), RetryFirstConnect = false };
+    private protected static ReconnectPolicy Quick { get; } = new()
+    {
+        InitialDelay = TimeSpan.FromMilliseconds(20),
+        MaxDelay = TimeSpan.FromMilliseconds(100),
+        RetryFirstConnect = false
+    };
 
     public async ValueTask InitializeAsync()
     {
@@ -55,20 +60,22 @@ public abstract class ClusterFaultSuite : IAsyncLifetime
 
     private FaultyRelay Relay() => Keep(new FaultyRelay(Broker.Port));
 
-    private Task<RealNode> NodeAsync(string name, int port, TimeSpan presence = default) => NodeAsync(name, presence, port);
+    private Task<RealNode> NodeAsync(string name, int port, TimeSpan presence = default) =>
+        NodeAsync(name, presence, port);
 
-    private protected async Task<RealNode> NodeAsync(string name, TimeSpan presence, params int[] ports) => Keep(await RealNode.StartAsync(_engine, name, BusAt(ports), (id, gap, state) => new ClusterOptions
-    {
-        Application = "faults",
-        NodeId = id,
-        MaxPayloadBytes = 8_000,
-        QueueLimitBytes = 64 << 10,
-        UnsubscribeAfter = TimeSpan.FromMilliseconds(200),
-        PresenceInterval = presence,
-        AnnounceInterval = TimeSpan.FromMilliseconds(300),
-        OnGap = gap,
-        OnStateChanged = state,
-    }));
+    private protected async Task<RealNode> NodeAsync(string name, TimeSpan presence, params int[] ports) =>
+        Keep(await RealNode.StartAsync(_engine, name, BusAt(ports), (id, gap, state) => new ClusterOptions
+        {
+            Application = "faults",
+            NodeId = id,
+            MaxPayloadBytes = 8_000,
+            QueueLimitBytes = 64 << 10,
+            UnsubscribeAfter = TimeSpan.FromMilliseconds(200),
+            PresenceInterval = presence,
+            AnnounceInterval = TimeSpan.FromMilliseconds(300),
+            OnGap = gap,
+            OnStateChanged = state,
+        }));
 
     [Fact]
     public async Task A_slow_broker_loses_nothing_and_a_blocked_one_no_more_than_is_reported()
@@ -77,7 +84,8 @@ public abstract class ClusterFaultSuite : IAsyncLifetime
         RealNode near = await NodeAsync("n", relay.Port), far = await NodeAsync("f", Broker.Port);
         RealMember atNear = await near.ConnectAsync("g"), atFar = await far.ConnectAsync("g");
         // The echo of the question follows the subscription, so both nodes are subscribed.
-        await RealNode.UntilAsync(() => near.Cluster.ReadCounters().Echoes > 0 && far.Cluster.ReadCounters().Echoes > 0, () => "not subscribed");
+        await RealNode.UntilAsync(() => near.Cluster.ReadCounters().Echoes > 0 && far.Cluster.ReadCounters().Echoes > 0,
+            () => "not subscribed");
         relay.Delay = TimeSpan.FromMilliseconds(50);
         for (int i = 0; i < 5; i++)
         {
@@ -91,12 +99,14 @@ public abstract class ClusterFaultSuite : IAsyncLifetime
         relay.Hold();
         string filling = $"-{new string('x', 4_000)}";
         long most = 0;
-        for (int round = 0; round < 400 && (near.Cluster.ReadCounters().Dropped < 200 || near.Cluster.State == ClusterState.Healthy); round++)
+        for (int round = 0; round < 400
+            && (near.Cluster.ReadCounters().Dropped < 200 || near.Cluster.State == ClusterState.Healthy); round++)
         {
             near.Say(50, filling);
             far.Say(1);
             most = Math.Max(most, near.Cluster.ReadCounters().PendingBytes);
-            await RealNode.UntilAsync(() => atNear.Heard("n").Count == near.Said, () => "local members wait for the broker");
+            await RealNode.UntilAsync(() => atNear.Heard("n").Count == near.Said,
+                () => "local members wait for the broker");
         }
 
         Assert.InRange(most, 1, (64 << 10) + 8_000);
@@ -126,7 +136,8 @@ public abstract class ClusterFaultSuite : IAsyncLifetime
         {
             two.Cluster.Group($"g{i - 1}").Broadcast($"b{i} ");
             if (i % 200 > 0) continue; // all at once would exceed the queue
-            await RealNode.UntilAsync(() => member.Heard("b").Count == i, () => $"came {member.Heard("b").Count} of {i}");
+            await RealNode.UntilAsync(() => member.Heard("b").Count == i,
+                () => $"came {member.Heard("b").Count} of {i}");
         }
 
         Assert.Equal(Enumerable.Range(1, Groups), member.Heard("b"));
@@ -139,7 +150,8 @@ public abstract class ClusterFaultSuite : IAsyncLifetime
         {
             for (long start = Stopwatch.GetTimestamp(); await SubscriptionsAsync() is var now && now != count;)
             {
-                Assert.True(Stopwatch.GetElapsedTime(start) < BusNode.Patience, $"{now} subscriptions instead of {count}");
+                Assert.True(Stopwatch.GetElapsedTime(start) < BusNode.Patience,
+                    $"{now} subscriptions instead of {count}");
                 await Task.Delay(20); // tidy: waits because the broker does not report its subscriptions unless asked
             }
         }
@@ -160,7 +172,8 @@ public abstract class ClusterFaultSuite : IAsyncLifetime
         await UntilReachedAsync(again, Broker.Port);
 
         static Task UntilReachedAsync(RealNode node, int port) => RealNode.UntilAsync(
-            () => node.Cluster.State == ClusterState.Healthy && node.Cluster.StateReason.Split(" (of ")[0].EndsWith($":{port}", StringComparison.Ordinal),
+            () => node.Cluster.State == ClusterState.Healthy
+                && node.Cluster.StateReason.Split(" (of ")[0].EndsWith($":{port}", StringComparison.Ordinal),
             () => $"{node.Cluster.State}, {node.Cluster.StateReason}");
     }
 
@@ -174,21 +187,27 @@ public abstract class ClusterFaultSuite : IAsyncLifetime
         FaultyRelay relay = Relay();
         await using ProgramBroker old = await StartBrokerAsync();
         await old.LoseAsync();
-        RealNode[] nodes = [await NodeAsync("a", presence, old.Port, Broker.Port), await NodeAsync("b", presence, old.Port, Broker.Port), await NodeAsync("c", presence, old.Port, relay.Port)];
+        RealNode[] nodes = [await NodeAsync("a", presence, old.Port, Broker.Port),
+            await NodeAsync("b", presence, old.Port, Broker.Port),
+            await NodeAsync("c", presence, old.Port, relay.Port)];
         await old.RestoreAsync();
         Assert.All(nodes, static n => Assert.Equal(ClusterState.Healthy, n.Cluster.State));
-        await Task.Delay(1_000); // tidy: waits because nodes do not report when they have received all announcements, three per interval
+        // tidy: waits because nodes do not report when they have received all announcements, three per interval
+        await Task.Delay(1_000);
         relay.Cut();
         await UntilMissedAsync(nodes[2], $":{old.Port}", "'a', 'b'");
         foreach (RealNode node in nodes[..2]) await UntilMissedAsync(node, $":{Broker.Port}", "'c'");
         await old.LoseAsync();
         relay.Heal();
-        await RealNode.UntilAsync(() => nodes.All(static n => n.Cluster.State == ClusterState.Healthy), () => string.Join("; ", nodes.Select(static n => n.Cluster.StateReason)));
+        await RealNode.UntilAsync(() => nodes.All(static n => n.Cluster.State == ClusterState.Healthy),
+            () => string.Join("; ", nodes.Select(static n => n.Cluster.StateReason)));
     }
 
     // Waits until the node reports its server and the missing nodes.
     private protected static Task UntilMissedAsync(RealNode at, string server, string names) => RealNode.UntilAsync(
-        () => at.Cluster.State == ClusterState.Degraded && at.Cluster.StateReason is var reason && reason.Contains($"goodbye: {names}.", StringComparison.Ordinal) && reason.Split(" (of ")[0].EndsWith(server, StringComparison.Ordinal),
+        () => at.Cluster.State == ClusterState.Degraded && at.Cluster.StateReason is var reason
+            && reason.Contains($"goodbye: {names}.", StringComparison.Ordinal)
+            && reason.Split(" (of ")[0].EndsWith(server, StringComparison.Ordinal),
         () => $"{at.Name} misses not {names} at {server}: {at.Cluster.State}, {at.Cluster.StateReason}");
 
     [Theory]
@@ -199,7 +218,8 @@ public abstract class ClusterFaultSuite : IAsyncLifetime
     {
         FaultyRelay relay = Relay();
         TimeSpan beat = TimeSpan.FromMilliseconds(100);
-        RealNode[] nodes = [await NodeAsync("a", Broker.Port, beat), await NodeAsync("b", Broker.Port, beat), await NodeAsync("c", relay.Port, beat)];
+        RealNode[] nodes = [await NodeAsync("a", Broker.Port, beat), await NodeAsync("b", Broker.Port, beat),
+            await NodeAsync("c", relay.Port, beat)];
         foreach (RealNode node in nodes)
         {
             await node.ConnectAsync("g");
@@ -217,7 +237,8 @@ public abstract class ClusterFaultSuite : IAsyncLifetime
         else await CountAsync(4, 4, 2);
         await RealNode.UntilAsync(() => nodes[2].Cluster.State != ClusterState.Healthy, () => "not aware of it");
         foreach (RealNode node in nodes) node.Say(20);
-        await RealNode.UntilAsync(() => nodes.All(static n => n.Members.All(m => m.Heard(n.Name).Count == n.Said)), () => "members of the own node wait");
+        await RealNode.UntilAsync(() => nodes.All(static n => n.Members.All(m => m.Heard(n.Name).Count == n.Said)),
+            () => "members of the own node wait");
         if (fault == Fault.BrokerKilled) await Broker.RestoreAsync();
         else relay.Heal();
         await CountAsync(6, 6, 6);
@@ -227,6 +248,7 @@ public abstract class ClusterFaultSuite : IAsyncLifetime
 
         Task CountAsync(params int[] counts) => RealNode.UntilAsync(
             () => nodes.Select(static n => n.Group.Count).SequenceEqual(counts),
-            () => $"counted {string.Join(' ', nodes.Select(static n => $"{n.Group.Count} ({n.Cluster.State})"))} instead of {string.Join(' ', counts)}");
+            () => $"counted {string.Join(' ', nodes.Select(static n => $"{n.Group.Count} ({n.Cluster.State})"))} "
+                + $"instead of {string.Join(' ', counts)}");
     }
 }

@@ -18,7 +18,8 @@ internal static class ClusterStory
         TestNode[] nodes = [.. Enumerable.Range(0, 3).Select(i => new TestNode(engine, bus, $"{(char)('a' + i)}"))];
         TestNode.Member[] members = [.. Enumerable.Range(0, Members).Select(i => nodes[i % 3].Connect("g"))];
         engine.RunFor(TimeSpan.FromSeconds(2));
-        (bus.Loss, bus.Doubled, bus.MaxDelay) = (random.Next(2) * 0.1, random.Next(2) * 0.1, TimeSpan.FromMilliseconds(random.Next(2) * 50));
+        (bus.Loss, bus.Doubled, bus.MaxDelay) = (random.Next(2) * 0.1, random.Next(2) * 0.1,
+            TimeSpan.FromMilliseconds(random.Next(2) * 50));
         int[] said = new int[3];
         for (int step = 0; step < 60; step++)
         {
@@ -36,16 +37,20 @@ internal static class ClusterStory
             string heard = members[at].Heard;
             for (int of = 0; of < 3; of++)
             {
-                int[] stream = [.. heard.Split(' ', StringSplitOptions.RemoveEmptyEntries).Where(h => h[0] == 'a' + of).Select(static h => int.Parse(h.AsSpan(1), System.Globalization.CultureInfo.InvariantCulture))];
+                int[] stream = [.. heard.Split(' ', StringSplitOptions.RemoveEmptyEntries).Where(h => h[0] == 'a' + of)
+                    .Select(static h => int.Parse(h.AsSpan(1), System.Globalization.CultureInfo.InvariantCulture))];
                 long told = nodes[at].Gaps.Where(g => g.Node == $"{(char)('a' + of)}").Sum(static g => g.Missed);
-                Assert.True(stream.SequenceEqual(stream.Distinct().Order()), $"seed {seed}: out of order at {at} of {of}");
-                Assert.True(stream.Length + told == said[of], $"seed {seed}: at {at} of {of} came {stream.Length} of {said[of]}, and {told} losses were reported");
+                Assert.True(stream.SequenceEqual(stream.Distinct().Order()),
+                    $"seed {seed}: out of order at {at} of {of}");
+                Assert.True(stream.Length + told == said[of], $"seed {seed}: at {at} of {of} came {stream.Length} of "
+                    + $"{said[of]}, and {told} losses were reported");
             }
 
             for (int other = at; other < Members; other += 3)
             {
                 Assert.True(members[other].IsConnected, $"seed {seed}");
-                Assert.True(other == at || members[other].Heard == heard, $"seed {seed}: members {at} and {other} of one node received different messages");
+                Assert.True(other == at || members[other].Heard == heard,
+                    $"seed {seed}: members {at} and {other} of one node received different messages");
             }
         }
 
@@ -55,6 +60,7 @@ internal static class ClusterStory
 
     private static void Say(TestNode node, int[] said, int who, int count)
     {
-        for (int i = 0; i < count; i++) Assert.Equal(SendResult.Queued, node.Cluster.Group("g").Broadcast($"{(char)('a' + who)}{++said[who]} "));
+        for (int i = 0; i < count; i++)
+            Assert.Equal(SendResult.Queued, node.Cluster.Group("g").Broadcast($"{(char)('a' + who)}{++said[who]} "));
     }
 }

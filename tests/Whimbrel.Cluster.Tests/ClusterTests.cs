@@ -30,9 +30,11 @@ public sealed class ClusterTests : IDisposable
 
     private void Pass(double seconds = 0.1) => _engine.RunFor(TimeSpan.FromSeconds(seconds));
 
-    private static void Say(TestNode node, string text) => Assert.Equal(SendResult.Queued, node.Cluster.Group("g").Broadcast(text));
+    private static void Say(TestNode node, string text) =>
+        Assert.Equal(SendResult.Queued, node.Cluster.Group("g").Broadcast(text));
 
-    private (TestNode One, TestNode.Member AtOne, TestNode Two, TestNode.Member AtTwo) Pair(Func<ClusterOptions, ClusterOptions>? change = null)
+    private (TestNode One, TestNode.Member AtOne, TestNode Two, TestNode.Member AtTwo) Pair(
+        Func<ClusterOptions, ClusterOptions>? change = null)
     {
         TestNode one = Node("one", change), two = Node("two", change);
         (TestNode, TestNode.Member, TestNode, TestNode.Member) pair = (one, one.Connect("g"), two, two.Connect("g"));
@@ -58,7 +60,8 @@ public sealed class ClusterTests : IDisposable
         Pass();
         Assert.Equal("a b ", atTwo.Heard);
         Assert.Empty(two.Gaps);
-        Assert.Equal([ClusterState.Healthy, ClusterState.Degraded, ClusterState.Isolated, ClusterState.Healthy], one.States);
+        Assert.Equal([ClusterState.Healthy, ClusterState.Degraded, ClusterState.Isolated, ClusterState.Healthy],
+            one.States);
         Assert.All(_nodes, static n => Assert.All(n.Members, static m => Assert.True(m.IsConnected)));
     }
 
@@ -67,7 +70,13 @@ public sealed class ClusterTests : IDisposable
     [Fact] // 2, 10
     public void A_repetition_after_an_outage_does_not_come_twice_to_a_group_that_was_left_and_joined_again()
     {
-        (TestNode one, _, TestNode two, TestNode.Member atTwo) = Pair(static o => new() { Application = o.Application, NodeId = o.NodeId, OnGap = o.OnGap, UnsubscribeAfter = TimeSpan.FromSeconds(1) });
+        (TestNode one, _, TestNode two, TestNode.Member atTwo) = Pair(static o => new()
+        {
+            Application = o.Application,
+            NodeId = o.NodeId,
+            OnGap = o.OnGap,
+            UnsubscribeAfter = TimeSpan.FromSeconds(1)
+        });
         Say(one, "1 ");
         Say(one, "2 ");
         Pass();
@@ -237,7 +246,8 @@ public sealed class ClusterTests : IDisposable
         string heard = atTwo.Heard;
         int lost = (all.Length - heard.Length) / 3;
         Assert.InRange(lost, 1, 39);
-        Assert.True(policy == QueuePolicy.DropOldest ? all.EndsWith(heard, StringComparison.Ordinal) : all.StartsWith(heard, StringComparison.Ordinal));
+        Assert.True(policy == QueuePolicy.DropOldest
+            ? all.EndsWith(heard, StringComparison.Ordinal) : all.StartsWith(heard, StringComparison.Ordinal));
         Assert.Equal(lost, one.Cluster.ReadCounters().Dropped);
         Assert.Equal(lost, one.Gaps.Sum(static g => g.Missed));
         Assert.Equal(lost, two.Gaps.Sum(static g => g.Missed));
@@ -281,7 +291,13 @@ public sealed class ClusterTests : IDisposable
     public void A_broadcast_without_space_here_is_sent_nowhere_and_one_without_space_elsewhere_is_reported_there()
     {
         bool isFull = true;
-        TestNode one = Node("one", o => new ClusterOptions { Application = o.Application, NodeId = o.NodeId, OnGap = o.OnGap, Deliver = (g, p, e) => isFull ? SendResult.Full : g.Broadcast(p, e) });
+        TestNode one = Node("one", o => new ClusterOptions
+        {
+            Application = o.Application,
+            NodeId = o.NodeId,
+            OnGap = o.OnGap,
+            Deliver = (g, p, e) => isFull ? SendResult.Full : g.Broadcast(p, e)
+        });
         TestNode two = Node("two");
         TestNode.Member atOne = one.Connect("g");
         TestNode.Member atTwo = two.Connect("g");
@@ -440,10 +456,13 @@ public sealed class ClusterTests : IDisposable
 
         one.Link.Link.IsCut = false;
         Pass(10);
-        int[] heard = [.. atTwo.Heard.Replace(",", "", StringComparison.Ordinal).Split(' ', StringSplitOptions.RemoveEmptyEntries).Select(static n => int.Parse(n, System.Globalization.CultureInfo.InvariantCulture))];
+        int[] heard = [.. atTwo.Heard.Replace(",", "", StringComparison.Ordinal)
+            .Split(' ', StringSplitOptions.RemoveEmptyEntries)
+            .Select(static n => int.Parse(n, System.Globalization.CultureInfo.InvariantCulture))];
         Assert.Equal(heard.Distinct().Order(), heard);
         Assert.InRange(heard.Length, 100, 2_900);
-        Assert.Equal(policy == QueuePolicy.DropNewest ? 0 : 2_999, policy == QueuePolicy.DropNewest ? heard[0] : heard[^1]);
+        Assert.Equal(policy == QueuePolicy.DropNewest ? 0 : 2_999,
+            policy == QueuePolicy.DropNewest ? heard[0] : heard[^1]);
         Assert.Equal(3_000 - heard.Length, two.Gaps.Where(static g => g.Group == "g").Sum(static g => g.Missed));
         Assert.Equal(3_000 - heard.Length, one.Gaps.Where(static g => g.Group == "g").Sum(static g => g.Missed));
         Assert.Equal(0, one.Cluster.ReadCounters().PendingBytes);
@@ -552,7 +571,14 @@ public sealed class ClusterTests : IDisposable
     public void Marks_and_questions_of_many_groups_wait_without_taking_space_while_the_bus_is_slow()
     {
         const int Groups = 5_000, Most = Outbox.ControlLimitBytes + 2_000 + 1_000;
-        TestNode one = Node("one", static o => new ClusterOptions { Application = o.Application, NodeId = o.NodeId, OnGap = o.OnGap, MaxPayloadBytes = 100, QueueLimitBytes = 2_000 });
+        TestNode one = Node("one", static o => new ClusterOptions
+        {
+            Application = o.Application,
+            NodeId = o.NodeId,
+            OnGap = o.OnGap,
+            MaxPayloadBytes = 100,
+            QueueLimitBytes = 2_000
+        });
         TestNode two = Node("two");
         TestNode.Member atOne = one.Connect(), atTwo = two.Connect();
         for (int i = 0; i < Groups; i++) two.Cluster.Group($"g{i}").Join(atTwo);
@@ -587,13 +613,27 @@ public sealed class ClusterTests : IDisposable
     [Fact] // 8
     public void Messages_of_the_broker_that_are_not_ours_are_skipped_and_counted()
     {
-        (_, _, TestNode two, TestNode.Member atTwo) = Pair(static o => new ClusterOptions { Application = o.Application, NodeId = o.NodeId, MaxPayloadBytes = 100, Key = new byte[16] });
+        (_, _, TestNode two, TestNode.Member atTwo) = Pair(static o => new ClusterOptions
+        {
+            Application = o.Application,
+            NodeId = o.NodeId,
+            MaxPayloadBytes = 100,
+            Key = new byte[16]
+        });
         byte[] forged = new byte[Envelope.Length(1, 1, 5, false)];
         Envelope.Write(forged, EnvelopeKind.Broadcast, 5, 1, "x"u8, "g"u8, [4, .. "bad "u8], false);
         Envelope.Seal(forged, 1, default);
         _engine.GetLoop(0).Post(() =>
         {
-            foreach (byte[] bytes in new byte[][] { [], [9], Encoding.ASCII.GetBytes("hello, is this a chat?"), forged, new byte[100_000] }) two.Link.Listener!.OnEnvelope(bytes);
+            foreach (byte[] bytes in new byte[][]
+            {
+                [],
+                [9],
+                Encoding.ASCII.GetBytes("hello, is this a chat?"),
+                forged,
+                new byte[100_000]
+            })
+                two.Link.Listener!.OnEnvelope(bytes);
         });
         Pass();
         ClusterCounters counters = two.Cluster.ReadCounters();
@@ -620,7 +660,8 @@ public sealed class ClusterTests : IDisposable
 
         void Hear(ulong instance, ulong sequence)
         {
-            byte[] node = Encoding.ASCII.GetBytes($"n{instance}"), envelope = new byte[Envelope.Length(node.Length, 1, 3, false)];
+            byte[] node = Encoding.ASCII.GetBytes($"n{instance}"),
+                envelope = new byte[Envelope.Length(node.Length, 1, 3, false)];
             Envelope.Write(envelope, EnvelopeKind.Broadcast, instance, 1, node, "g"u8, [2, .. "x "u8], false);
             Envelope.Seal(envelope, sequence, default);
             _engine.GetLoop(0).Post(() => one.Link.Listener!.OnEnvelope(envelope));
@@ -632,7 +673,8 @@ public sealed class ClusterTests : IDisposable
     public void Two_nodes_of_one_id_receive_each_others_messages_and_are_reported()
     {
         List<string> told = [];
-        Func<ClusterOptions, ClusterOptions> change = o => new ClusterOptions { Application = o.Application, NodeId = "same", OnTwin = told.Add };
+        Func<ClusterOptions, ClusterOptions> change =
+            o => new ClusterOptions { Application = o.Application, NodeId = "same", OnTwin = told.Add };
         (TestNode one, _, _, TestNode.Member atTwo) = Pair(change);
         Say(one, "a ");
         Pass();
@@ -647,7 +689,8 @@ public sealed class ClusterTests : IDisposable
         (TestNode one, _, _, _) = Pair(static o => new ClusterOptions { Application = o.Application, NodeId = "same" });
         Say(one, "a ");
         Pass(5);
-        Assert.All(_notices, static n => Assert.Equal((DiagnosticEventKind.Cluster, "cluster-nodes.md"), (n.Kind, n.Page)));
+        Assert.All(_notices,
+            static n => Assert.Equal((DiagnosticEventKind.Cluster, "cluster-nodes.md"), (n.Kind, n.Page)));
         Assert.Equal(2, _notices.Count); // one on each node
         Assert.Contains("Another process is node 'same' of 'test', too", _notices[0].Message, StringComparison.Ordinal);
     }
@@ -658,15 +701,18 @@ public sealed class ClusterTests : IDisposable
     public void Nodes_with_different_keys_report_it_once_a_minute(bool hasOtherKey)
     {
         byte[] key = new byte[16], other = hasOtherKey ? [.. key[1..], 1] : [];
-        TestNode one = Node("one", o => new ClusterOptions { Application = o.Application, NodeId = o.NodeId, Key = key });
-        TestNode two = Node("two", o => new ClusterOptions { Application = o.Application, NodeId = o.NodeId, Key = other });
+        TestNode one = Node("one",
+            o => new ClusterOptions { Application = o.Application, NodeId = o.NodeId, Key = key });
+        TestNode two = Node("two",
+            o => new ClusterOptions { Application = o.Application, NodeId = o.NodeId, Key = other });
         TestNode.Member atOne = one.Connect("g");
         Pass(5);
         Say(two, "a ");
         Pass(20);
         Assert.Equal("", atOne.Heard);
         Assert.True(one.Cluster.ReadCounters().Refused > 5);
-        DiagnosticEvent notice = Assert.Single(_notices, static n => n.Message.StartsWith("Node 'one' of 'test'", StringComparison.Ordinal));
+        DiagnosticEvent notice = Assert.Single(_notices,
+            static n => n.Message.StartsWith("Node 'one' of 'test'", StringComparison.Ordinal));
         Assert.Equal((DiagnosticEventKind.Cluster, "cluster-nodes.md"), (notice.Kind, notice.Page));
         Assert.Contains("not signed with its Key", notice.Message, StringComparison.Ordinal);
         Assert.Equal(hasOtherKey ? 2 : 1, _notices.Count);
@@ -687,7 +733,8 @@ public sealed class ClusterTests : IDisposable
     public void Options_that_cannot_be_are_refused_by_name()
     {
         TestNode one = Node("one");
-        ArgumentException e = Assert.Throws<ArgumentException>(() => _engine.Run(Cluster.JoinAsync(one.Server, new ClusterOptions { Application = "a.b" })));
+        ArgumentException e = Assert.Throws<ArgumentException>(
+            () => _engine.Run(Cluster.JoinAsync(one.Server, new ClusterOptions { Application = "a.b" })));
         Assert.Contains("Application", e.Message, StringComparison.Ordinal);
         Assert.Throws<ArgumentException>(() => one.Cluster.Group(new string('x', 257)));
         Assert.Throws<ArgumentException>(() => one.Cluster.Group("g").Broadcast(new byte[(1 << 20) + 1]));
@@ -715,7 +762,8 @@ public sealed class ClusterTests : IDisposable
             // The last instrument that is created.
             if (instrument.Name == "whimbrel.cluster.connection.state") hasAll.Set();
         };
-        listener.SetMeasurementEventCallback<long>((instrument, value, labels, _) => seen[$"{instrument.Name} {string.Join(' ', labels.ToArray().Select(static l => l.Value))}"] = value);
+        listener.SetMeasurementEventCallback<long>((instrument, value, labels, _) =>
+            seen[$"{instrument.Name} {string.Join(' ', labels.ToArray().Select(static l => l.Value))}"] = value);
         listener.Start();
         Assert.True(hasAll.Wait(BusNode.Patience, TestContext.Current.CancellationToken));
         one.Link.Link.IsCut = true;
@@ -780,12 +828,14 @@ public sealed class ClusterTests : IDisposable
     [InlineData(true)]
     public void Each_of_fifty_nodes_with_changing_members_receives_what_the_model_predicts(bool hasFaults)
     {
-        foreach (int seed in Seeds.Some(Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1" ? 200 : 2)) CrowdStory.Run(seed, hasFaults);
+        foreach (int seed in Seeds.Some(Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1" ? 200 : 2))
+            CrowdStory.Run(seed, hasFaults);
     }
 
     [Fact] // 2, 3: seeds
     public void With_losses_delays_and_cuts_every_stream_is_in_order_and_every_loss_is_reported()
     {
-        foreach (int seed in Seeds.Some(Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1" ? 20_000 : 2_000)) ClusterStory.Run(seed);
+        foreach (int seed in Seeds.Some(Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1" ? 20_000 : 2_000))
+            ClusterStory.Run(seed);
     }
 }

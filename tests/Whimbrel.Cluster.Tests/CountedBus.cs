@@ -58,7 +58,8 @@ internal sealed class CountedBus(MemoryBusLink link) : IGroupBus, IGroupHistory
         Link.Unsubscribe(subject);
     }
 
-    public bool Append(string subject, HistoryLimits limits, IReadOnlyList<ReadOnlyMemory<byte>> envelopes, Action<bool> done)
+    public bool Append(string subject, HistoryLimits limits, IReadOnlyList<ReadOnlyMemory<byte>> envelopes,
+        Action<bool> done)
     {
         Appends++;
         return Link.Append(subject, limits, envelopes, done);

@@ -21,7 +21,8 @@ internal sealed class CrowdStory
     private readonly Dictionary<(int Node, int Group), int> _said = [];
     // Since the first join of the group.
     private readonly Dictionary<(int At, int Group, int Of), List<int>> _expected = [];
-    private readonly Dictionary<(int At, int Group, int Of), List<int>> _expectedLast = []; // since shortly after the last join of the group
+    // since shortly after the last join of the group
+    private readonly Dictionary<(int At, int Group, int Of), List<int>> _expectedLast = [];
     private readonly bool[,] _isMember = new bool[Nodes, Groups];
     private readonly long[] _joinedAtStep = new long[Nodes];
     private readonly int[,] _joinedGroupAtStep = new int[Nodes, Groups];
@@ -44,7 +45,14 @@ internal sealed class CrowdStory
     }
 
     private static ClusterOptions Options(ClusterOptions o) =>
-        new() { Application = o.Application, NodeId = o.NodeId, OnGap = o.OnGap, OnStateChanged = o.OnStateChanged, PresenceInterval = TimeSpan.FromSeconds(0.5) };
+        new()
+        {
+            Application = o.Application,
+            NodeId = o.NodeId,
+            OnGap = o.OnGap,
+            OnStateChanged = o.OnStateChanged,
+            PresenceInterval = TimeSpan.FromSeconds(0.5)
+        };
 
     internal static void Run(int seed, bool hasFaults)
     {
@@ -114,13 +122,17 @@ internal sealed class CrowdStory
         for (int at = 0; at < Nodes; at++)
         {
             Assert.True(_members[at].IsConnected, _seed);
-            if (!hasFaults) Assert.True(_nodes[at].Gaps.Count == 0, $"{_seed}: {_nodes[at].Gaps.FirstOrDefault()} at {at}");
-            ILookup<(int Of, int Group), int> heard = _members[at].Heard.Split(' ', StringSplitOptions.RemoveEmptyEntries).Select(static w => w.Split('.')).ToLookup(static w => (Number(w[0]), Number(w[1])), static w => Number(w[2]));
+            if (!hasFaults)
+                Assert.True(_nodes[at].Gaps.Count == 0, $"{_seed}: {_nodes[at].Gaps.FirstOrDefault()} at {at}");
+            ILookup<(int Of, int Group), int> heard = _members[at].Heard
+                .Split(' ', StringSplitOptions.RemoveEmptyEntries).Select(static w => w.Split('.'))
+                .ToLookup(static w => (Number(w[0]), Number(w[1])), static w => Number(w[2]));
             for (int group = 0; group < Groups; group++)
             {
                 for (int of = 0; of < Nodes; of++) CheckStream(hasFaults, at, group, of, [.. heard[(of, group)]]);
                 int members = Enumerable.Range(0, Nodes).Count(n => _isMember[n, group]);
-                Assert.True(_nodes[at].Cluster.Group($"g{group}").Count == members, $"{_seed}: {at} counts {_nodes[at].Cluster.Group($"g{group}").Count} in {group} instead of {members}");
+                Assert.True(_nodes[at].Cluster.Group($"g{group}").Count == members, $"{_seed}: {at} counts "
+                    + $"{_nodes[at].Cluster.Group($"g{group}").Count} in {group} instead of {members}");
             }
         }
     }
@@ -130,15 +142,18 @@ internal sealed class CrowdStory
         List<int> expected = Of(_expected, at, group, of);
         if (!hasFaults || at == of)
         {
-            Assert.True(expected.SequenceEqual(heard), $"{_seed}: at {at} of {of} in {group} came {string.Join(',', heard)} instead of {string.Join(',', expected)}");
+            Assert.True(expected.SequenceEqual(heard), $"{_seed}: at {at} of {of} in {group} came "
+                + $"{string.Join(',', heard)} instead of {string.Join(',', expected)}");
             return;
         }
 
-        Assert.True(heard.SequenceEqual(heard.Distinct().Order()), $"{_seed}: at {at} of {of} in {group} came {string.Join(',', heard)}");
+        Assert.True(heard.SequenceEqual(heard.Distinct().Order()),
+            $"{_seed}: at {at} of {of} in {group} came {string.Join(',', heard)}");
         if (!_isMember[at, group]) return;
         int missing = Of(_expectedLast, at, group, of).Except(heard).Count();
         long told = _nodes[at].Gaps.Where(g => g.Node == $"n{of}" && g.Group == $"g{group}").Sum(static g => g.Missed);
-        Assert.True(missing <= told, $"{_seed}: at {at} of {of} in {group} {missing} are missing, and {told} were reported");
+        Assert.True(missing <= told,
+            $"{_seed}: at {at} of {of} in {group} {missing} are missing, and {told} were reported");
     }
 
     private static int Number(string text) => int.Parse(text, CultureInfo.InvariantCulture);

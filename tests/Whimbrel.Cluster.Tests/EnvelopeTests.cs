@@ -10,7 +10,8 @@ public sealed class EnvelopeTests
     {
         byte[] payload = Messages(messages is [] ? ["hello"] : messages);
         byte[] bytes = new byte[Envelope.Length(3, 5, payload.Length, key.Length > 0)];
-        Envelope.Write(bytes, EnvelopeKind.Broadcast, 0x1122334455667788, 7, "one"u8, "lobby"u8, payload, key.Length > 0);
+        Envelope.Write(bytes, EnvelopeKind.Broadcast, 0x1122334455667788, 7, "one"u8, "lobby"u8, payload,
+            key.Length > 0);
         Envelope.Seal(bytes, 42, key);
         return bytes;
     }
@@ -70,7 +71,9 @@ public sealed class EnvelopeTests
         Assert.True(rest.IsEmpty);
         int at = whole.Length - Messages(messages).Length;
         int[] ends = [at + 2, at + 2 + 202, whole.Length];
-        for (int length = at; length < whole.Length; length++) Assert.Equal(ends.Contains(length) ? EnvelopeResult.Read : EnvelopeResult.Refused, Envelope.TryRead(whole.AsSpan(0, length), default, out _));
+        for (int length = at; length < whole.Length; length++)
+            Assert.Equal(ends.Contains(length) ? EnvelopeResult.Read : EnvelopeResult.Refused,
+                Envelope.TryRead(whole.AsSpan(0, length), default, out _));
         Assert.Equal(EnvelopeResult.Refused, Envelope.TryRead(Make([], "a", "", "c"), default, out _));
     }
 
@@ -81,15 +84,18 @@ public sealed class EnvelopeTests
     {
         byte[] key = isSigned ? s_key : [];
         Assert.Equal(EnvelopeResult.Read, Envelope.TryRead(Make(key), key, out Envelope read));
-        Assert.Equal((EnvelopeKind.Broadcast, 0x1122334455667788ul, 7u, 42ul), (read.Kind, read.Instance, read.Epoch, read.Sequence));
-        Assert.True(read.Node.SequenceEqual("one"u8) && read.Group.SequenceEqual("lobby"u8) && read.Payload[1..].SequenceEqual("hello"u8) && read.Payload[0] == 5);
+        Assert.Equal((EnvelopeKind.Broadcast, 0x1122334455667788ul, 7u, 42ul),
+            (read.Kind, read.Instance, read.Epoch, read.Sequence));
+        Assert.True(read.Node.SequenceEqual("one"u8) && read.Group.SequenceEqual("lobby"u8)
+            && read.Payload[1..].SequenceEqual("hello"u8) && read.Payload[0] == 5);
     }
 
     [Fact]
     public void A_signed_envelope_is_refused_at_every_cut_and_with_every_bit_changed()
     {
         byte[] whole = Make(s_key);
-        for (int length = 0; length < whole.Length; length++) Assert.NotEqual(EnvelopeResult.Read, Envelope.TryRead(whole.AsSpan(0, length), s_key, out _));
+        for (int length = 0; length < whole.Length; length++)
+            Assert.NotEqual(EnvelopeResult.Read, Envelope.TryRead(whole.AsSpan(0, length), s_key, out _));
         for (int bit = 0; bit < whole.Length * 8; bit++)
         {
             byte[] changed = [.. whole];
@@ -104,7 +110,8 @@ public sealed class EnvelopeTests
     public void A_plain_envelope_cut_in_its_head_or_names_is_refused()
     {
         byte[] whole = Make([]);
-        for (int length = 0; length < Envelope.HeadBytes + 3 + 5; length++) Assert.Equal(EnvelopeResult.Refused, Envelope.TryRead(whole.AsSpan(0, length), default, out _));
+        for (int length = 0; length < Envelope.HeadBytes + 3 + 5; length++)
+            Assert.Equal(EnvelopeResult.Refused, Envelope.TryRead(whole.AsSpan(0, length), default, out _));
     }
 
     [Fact]
@@ -126,10 +133,13 @@ public sealed class EnvelopeTests
             Random random = new(seed);
             for (int i = 0; i < 2_000; i++)
             {
-                byte[] bytes = Make(random.Next(2) == 0 ? s_key : [], [.. Enumerable.Range(0, random.Next(5)).Select(static i => new string('m', 1 + (i * 70)))]);
+                byte[] bytes = Make(random.Next(2) == 0 ? s_key : [],
+                    [.. Enumerable.Range(0, random.Next(5)).Select(static i => new string('m', 1 + (i * 70)))]);
                 for (int n = random.Next(6); n >= 0; n--) bytes[random.Next(bytes.Length)] = (byte)random.Next(256);
                 bytes[0] = Envelope.CurrentVersion;
-                if (Envelope.TryRead(bytes.AsSpan(0, random.Next(bytes.Length + 1)), default, out Envelope read) != EnvelopeResult.Read) continue;
+                if (Envelope.TryRead(bytes.AsSpan(0, random.Next(bytes.Length + 1)), default, out Envelope read)
+                    != EnvelopeResult.Read)
+                    continue;
                 Assert.InRange(read.Group.Length, 0, Envelope.MostGroupBytes);
                 ReadOnlySpan<byte> rest = read.Payload;
                 for (int left = read.Count; left > 0; left--) Assert.True(Envelope.TryTakeMessage(ref rest, out _));
@@ -143,5 +153,6 @@ public sealed class EnvelopeTests
     [InlineData("a.b *>", "app.group.a=2Eb=20=2A=3E")]
     [InlineData("é", "app.group.=C3=A9")]
     [InlineData("=", "app.group.=3D")]
-    public void The_subject_of_a_group_contains_no_special_characters_of_any_broker(string name, string subject) => Assert.Equal(subject, Subjects.OfGroup("app", name));
+    public void The_subject_of_a_group_contains_no_special_characters_of_any_broker(string name, string subject) =>
+        Assert.Equal(subject, Subjects.OfGroup("app", name));
 }

@@ -12,7 +12,8 @@ internal sealed class FaultyRelay : IAsyncDisposable
     private readonly Lock _gate = new();
     private readonly List<Socket> _open = [];
     private readonly CancellationTokenSource _end = new();
-    private readonly Socket _listener = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { ReceiveBufferSize = BufferBytes };
+    private readonly Socket _listener =
+        new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { ReceiveBufferSize = BufferBytes };
     private readonly IPEndPoint _broker;
     private readonly Task _accepting;
     private TaskCompletionSource? _held;

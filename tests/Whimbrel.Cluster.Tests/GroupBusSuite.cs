@@ -61,7 +61,9 @@ public abstract class GroupBusSuite : IAsyncLifetime
     public async Task Messages_of_one_node_on_several_subjects_keep_their_order_too()
     {
         BusNode a = await NodeAsync(), b = await NodeAsync("t.0", "t.1", "t.2");
-        for (int i = 0; i < 100; i++) Assert.Equal(3, await a.OfferAsync(("t.0", "x"u8.ToArray()), ("t.1", "y"u8.ToArray()), ("t.2", "z"u8.ToArray())));
+        for (int i = 0; i < 100; i++)
+            Assert.Equal(3,
+                await a.OfferAsync(("t.0", "x"u8.ToArray()), ("t.1", "y"u8.ToArray()), ("t.2", "z"u8.ToArray())));
         await b.UntilCountAsync(300);
         Assert.Equal(string.Concat(Enumerable.Repeat("xyz", 100)), string.Concat(b.Heard));
     }
@@ -97,7 +99,8 @@ public abstract class GroupBusSuite : IAsyncLifetime
     [Fact]
     public async Task Names_of_any_characters_are_kept_apart()
     {
-        string[] names = ["a", "A", "a.b", "a b", "*", ">", "a.*", "=", "=2A", "\r\n", "\0", "grüße", "\U0001F426", "group.a", "$SYS", "__keyspace", "[a-z]", "?", new string('é', 128)];
+        string[] names = ["a", "A", "a.b", "a b", "*", ">", "a.*", "=", "=2A", "\r\n", "\0", "grüße", "\U0001F426",
+            "group.a", "$SYS", "__keyspace", "[a-z]", "?", new string('é', 128)];
         string[] subjects = [.. names.Select(static n => Subjects.OfGroup("app", n))];
         Assert.Equal(names.Length, subjects.Distinct().Count());
         BusNode a = await NodeAsync(subjects), b = await NodeAsync();
@@ -117,7 +120,8 @@ public abstract class GroupBusSuite : IAsyncLifetime
         BusNode a = await NodeAsync("t.one"), b = await NodeAsync();
         int most = Math.Min(b.Bus.MaxEnvelopeBytes, ClusterOptions.MostPayloadBytes + Envelope.MostOverheadBytes);
         string all = string.Concat(Enumerable.Range(0, 256).Select(static i => (char)i));
-        string[] texts = ["", "\r\n", "+OK\r\nPING\r\n", all, string.Concat(Enumerable.Repeat(all, 300)), new string('x', most), "last"];
+        string[] texts = ["", "\r\n", "+OK\r\nPING\r\n", all, string.Concat(Enumerable.Repeat(all, 300)),
+            new string('x', most), "last"];
         foreach (string text in texts) await b.PublishAsync("t.one", [text]);
         await a.UntilHeardAsync("last");
         Assert.True(texts.SequenceEqual(a.Heard));
@@ -130,7 +134,8 @@ public abstract class GroupBusSuite : IAsyncLifetime
         string body = new('x', 10_000);
         await b.PublishAsync("t.one", Enumerable.Range(0, 2_000).Select(i => $"{i} {body}"));
         await a.UntilCountAsync(2_000);
-        Assert.Equal(Enumerable.Range(0, 2_000).Select(static i => $"{i}"), a.Heard.Select(static h => h.Split(' ')[0]));
+        Assert.Equal(Enumerable.Range(0, 2_000).Select(static i => $"{i}"),
+            a.Heard.Select(static h => h.Split(' ')[0]));
     }
 
     [Fact] // 3

@@ -52,13 +52,17 @@ public abstract class GroupHistorySuite : IAsyncLifetime
         return isTaken ? await answer.Task.WaitAsync(BusNode.Patience) : default;
     }
 
-    protected Task<bool> AppendAsync(int node, string subject, params string[] texts) => AppendAsync(node, subject, s_limits, texts);
+    protected Task<bool> AppendAsync(int node, string subject, params string[] texts) =>
+        AppendAsync(node, subject, s_limits, texts);
 
     protected Task<bool> AppendAsync(int node, string subject, HistoryLimits limits, params string[] texts) =>
-        AskAsync<bool>(done => ((IGroupHistory)_nodes[node].Bus).Append(subject, limits, [.. texts.Select(static t => (ReadOnlyMemory<byte>)Encoding.UTF8.GetBytes(t))], done));
+        AskAsync<bool>(done => ((IGroupHistory)_nodes[node].Bus).Append(subject, limits,
+            [.. texts.Select(static t => (ReadOnlyMemory<byte>)Encoding.UTF8.GetBytes(t))], done));
 
-    protected Task<HistoryPage?> ReadAsync(int node, string subject, ulong after, int most = 1000, HistoryLimits? limits = null) =>
-        AskAsync<HistoryPage?>(done => ((IGroupHistory)_nodes[node].Bus).Read(subject, limits ?? s_limits, after, most, done));
+    protected Task<HistoryPage?> ReadAsync(int node, string subject, ulong after, int most = 1000,
+        HistoryLimits? limits = null) =>
+        AskAsync<HistoryPage?>(done => ((IGroupHistory)_nodes[node].Bus).Read(subject, limits ?? s_limits, after,
+            most, done));
 
     private protected static string Shown(HistoryPage? page) => TroubleTests.Shown(page);
 
@@ -84,7 +88,9 @@ public abstract class GroupHistorySuite : IAsyncLifetime
     [Fact]
     public async Task Beyond_the_limit_the_oldest_is_removed_and_offsets_continue()
     {
-        for (int i = 0; i < 5; i++) Assert.True(await AppendAsync(i % 2, "t.one", [.. Enumerable.Range((i * 50) + 1, 50).Select(static n => $"{n}")]));
+        for (int i = 0; i < 5; i++)
+            Assert.True(await AppendAsync(i % 2, "t.one",
+                [.. Enumerable.Range((i * 50) + 1, 50).Select(static n => $"{n}")]));
         HistoryPage? page = await ReadAsync(0, "t.one", 10);
         Assert.Equal((151ul, 250ul, 100), (page!.First, page.Last, page.Entries.Count));
         Assert.All(page.Entries, static e => Assert.Equal($"{e.Offset}", Encoding.UTF8.GetString(e.Envelope.Span)));
@@ -93,7 +99,8 @@ public abstract class GroupHistorySuite : IAsyncLifetime
     [Fact]
     public async Task Nodes_that_append_at_once_share_one_order_in_which_each_batch_keeps_its_own()
     {
-        bool[] kept = await Task.WhenAll(Enumerable.Range(0, 40).Select(i => AppendAsync(i % 2, "t.one", $"{i}a", $"{i}b")));
+        bool[] kept = await Task.WhenAll(Enumerable.Range(0, 40)
+            .Select(i => AppendAsync(i % 2, "t.one", $"{i}a", $"{i}b")));
         Assert.DoesNotContain(false, kept);
         HistoryPage? page = await ReadAsync(0, "t.one", 0);
         string[] all = [.. page!.Entries.Select(static e => Encoding.UTF8.GetString(e.Envelope.Span))];
@@ -105,7 +112,8 @@ public abstract class GroupHistorySuite : IAsyncLifetime
     public async Task Bytes_and_age_trim_too_and_the_newest_is_kept_however_large()
     {
         HistoryLimits limits = new() { MaxBytes = Unit * 10 / 3 };
-        for (int i = 1; i <= 4; i++) Assert.True(await AppendAsync(0, "t.one", limits, new string((char)('0' + i), Unit)));
+        for (int i = 1; i <= 4; i++)
+            Assert.True(await AppendAsync(0, "t.one", limits, new string((char)('0' + i), Unit)));
         HistoryPage? page = await ReadAsync(1, "t.one", 0, limits: limits);
         Assert.Equal((2ul, 4ul), (page!.First, page.Last));
 
@@ -116,7 +124,8 @@ public abstract class GroupHistorySuite : IAsyncLifetime
         Assert.Equal((2ul, 5000), (page!.Last, page.Entries.Single().Envelope.Length));
         long start = Stopwatch.GetTimestamp();
         HistoryPage? later;
-        while ((later = await ReadAsync(1, "t.two", 0, limits: limits))!.Entries.Count > 0) Assert.True(Stopwatch.GetElapsedTime(start) < BusNode.Patience, "it ages");
+        while ((later = await ReadAsync(1, "t.two", 0, limits: limits))!.Entries.Count > 0)
+            Assert.True(Stopwatch.GetElapsedTime(start) < BusNode.Patience, "it ages");
         Assert.Equal((page.Epoch, 3ul, 2ul), (later.Epoch, later.First, later.Last));
         Assert.True(await AppendAsync(0, "t.two", limits, "3"));
         Assert.Equal("3 3: 3=3", Shown(await ReadAsync(0, "t.two", 0, limits: limits)));
@@ -126,7 +135,8 @@ public abstract class GroupHistorySuite : IAsyncLifetime
     public async Task A_stream_larger_than_a_page_is_read_from_where_the_last_page_ended()
     {
         HistoryLimits limits = new() { MaxBytes = 64 << 20 };
-        string[] texts = [.. Enumerable.Range(1, 12).Select(static n => new string((char)('a' + n), n == 7 ? 3_000_000 : 100_000))];
+        string[] texts = [.. Enumerable.Range(1, 12)
+            .Select(static n => new string((char)('a' + n), n == 7 ? 3_000_000 : 100_000))];
         foreach (string[] batch in texts.Chunk(5)) Assert.True(await AppendAsync(0, "t.one", limits, batch));
         List<string> read = [];
         while (read.Count < texts.Length)
@@ -144,7 +154,8 @@ public abstract class GroupHistorySuite : IAsyncLifetime
     [Fact]
     public async Task Groups_of_two_nodes_have_one_order_and_a_member_that_was_away_resumes_on_the_other()
     {
-        await using RecoverableNode a = await RecoverableNode.StartAsync(_broker!.Connect(), "a"), b = await RecoverableNode.StartAsync(_broker.Connect(), "b");
+        await using RecoverableNode a = await RecoverableNode.StartAsync(_broker!.Connect(), "a"),
+            b = await RecoverableNode.StartAsync(_broker.Connect(), "b");
         (RecoverableNode.Guest atA, GroupPosition start) = await a.JoinAsync();
         (RecoverableNode.Guest atB, _) = await b.JoinAsync();
         for (int i = 0; i < 300; i++)
@@ -157,8 +168,11 @@ public abstract class GroupHistorySuite : IAsyncLifetime
         await atA.UntilAsync(600);
         await atB.UntilAsync(600);
         Assert.Equal(atA.Heard, atB.Heard);
-        Assert.Equal(Enumerable.Range(1, 600), atA.Heard.Select(static h => int.Parse(h.Split(':')[0], CultureInfo.InvariantCulture)));
-        foreach (char of in "ab") Assert.Equal(Enumerable.Range(0, 300).Select(i => $"{of}{i}"), atA.Heard.Select(static h => h.Split(':')[1]).Where(h => h[0] == of));
+        Assert.Equal(Enumerable.Range(1, 600),
+            atA.Heard.Select(static h => int.Parse(h.Split(':')[0], CultureInfo.InvariantCulture)));
+        foreach (char of in "ab")
+            Assert.Equal(Enumerable.Range(0, 300).Select(i => $"{of}{i}"),
+                atA.Heard.Select(static h => h.Split(':')[1]).Where(h => h[0] == of));
         (RecoverableNode.Guest again, ResumeResult result) = await b.ResumeAsync(start with { Offset = 250 });
         Assert.Equal(new ResumeResult(ResumeOutcome.Recovered, 350, start with { Offset = 600 }), result);
         a.Say("last");

@@ -4,7 +4,8 @@ namespace Whimbrel.Tests;
 
 public sealed class JoinByAddressTests
 {
-    private static string Refusal(string address) => Assert.Throws<ArgumentException>(() => GroupBus.Make(address)).Message;
+    private static string Refusal(string address) =>
+        Assert.Throws<ArgumentException>(() => GroupBus.Make(address)).Message;
 
     [Fact]
     public void An_address_is_the_bus_that_was_registered_for_its_scheme_last()

@@ -26,16 +26,26 @@ public sealed class NodesTests : IDisposable
     private void Pass(double seconds = 0.1) => _engine.RunFor(TimeSpan.FromSeconds(seconds));
 
     private static Func<ClusterOptions, ClusterOptions> With(bool presence) =>
-        o => new ClusterOptions { Application = o.Application, NodeId = o.NodeId, OnGap = o.OnGap, OnStateChanged = o.OnStateChanged, PresenceInterval = TimeSpan.FromSeconds(presence ? 1 : 0) };
+        o => new ClusterOptions
+        {
+            Application = o.Application,
+            NodeId = o.NodeId,
+            OnGap = o.OnGap,
+            OnStateChanged = o.OnStateChanged,
+            PresenceInterval = TimeSpan.FromSeconds(presence ? 1 : 0)
+        };
 
-    private static void Say(TestNode node, string text) => Assert.Equal(SendResult.Queued, node.Cluster.Group("g").Broadcast(text));
+    private static void Say(TestNode node, string text) =>
+        Assert.Equal(SendResult.Queued, node.Cluster.Group("g").Broadcast(text));
 
     [Theory] // the split brain of two servers: the broker loses nothing, and half of the nodes are on the other server
     [InlineData(false)]
     [InlineData(true)]
-    public void A_split_makes_every_node_Degraded_and_names_the_missing_ones_and_the_server_that_is_reached(bool presence)
+    public void A_split_makes_every_node_Degraded_and_names_the_missing_ones_and_the_server_that_is_reached(
+        bool presence)
     {
-        TestNode one = Node("one", With(presence)), two = Node("two", With(presence)), three = Node("three", With(presence));
+        TestNode one = Node("one", With(presence)), two = Node("two", With(presence)),
+            three = Node("three", With(presence));
         TestNode.Member atTwo = two.Connect("g");
         Pass(3);
         Assert.All(_nodes, static n => Assert.Equal([ClusterState.Healthy], n.States));
@@ -78,7 +88,8 @@ public sealed class NodesTests : IDisposable
         Pass(5);
         Assert.Equal(ClusterState.Degraded, one.Cluster.State);
         Assert.Contains("'two'", one.Cluster.StateReason, StringComparison.Ordinal);
-        TestNode again = Node("another", static o => new ClusterOptions { Application = o.Application, NodeId = "two" });
+        TestNode again = Node("another",
+            static o => new ClusterOptions { Application = o.Application, NodeId = "two" });
         Pass();
         Assert.Equal(ClusterState.Healthy, one.Cluster.State);
         again.Link.Link.Part = 3;
@@ -118,7 +129,8 @@ public sealed class NodesTests : IDisposable
         Assert.Equal(all, atTwo.Heard);
         Assert.Empty(one.Gaps);
         Assert.Empty(two.Gaps);
-        Assert.Equal((2L * said, 0L), (one.Cluster.ReadCounters().Published + two.Cluster.ReadCounters().Published, one.Cluster.ReadCounters().PendingBytes));
+        Assert.Equal((2L * said, 0L), (one.Cluster.ReadCounters().Published + two.Cluster.ReadCounters().Published,
+            one.Cluster.ReadCounters().PendingBytes));
 
         void Back(TestNode first, TestNode second, double later)
         {
@@ -241,7 +253,9 @@ public sealed class NodesTests : IDisposable
     [InlineData(400)]
     public void No_more_is_kept_for_a_lost_broker_than_the_limit_and_for_ten_seconds(int limit)
     {
-        TestNode one = Node("one", o => new ClusterOptions { Application = o.Application, NodeId = o.NodeId, RepeatLimitBytes = limit }), two = Node("two");
+        TestNode one = Node("one",
+            o => new ClusterOptions { Application = o.Application, NodeId = o.NodeId, RepeatLimitBytes = limit }),
+            two = Node("two");
         TestNode.Member atTwo = two.Connect("g");
         Pass(1.5);
         _bus.Loss = 1;

@@ -38,7 +38,8 @@ public sealed class PresenceTests : IDisposable
 
     private void Pass(double intervals) => _engine.RunFor(TimeSpan.FromMilliseconds(intervals * IntervalMs));
 
-    private static string Seen(TestNode node, string group = "g") => string.Join(' ', node.Cluster.Group(group).ReadPresence().OrderBy(static n => n.Node, StringComparer.Ordinal).Select(static n => $"{n.Node}={n.Count}"));
+    private static string Seen(TestNode node, string group = "g") => string.Join(' ', node.Cluster.Group(group)
+        .ReadPresence().OrderBy(static n => n.Node, StringComparer.Ordinal).Select(static n => $"{n.Node}={n.Count}"));
 
     [Fact]
     public void Members_of_all_nodes_are_counted_as_they_come_and_go()
@@ -139,7 +140,8 @@ public sealed class PresenceTests : IDisposable
         long waiting = one.Cluster.ReadCounters().PendingBytes;
         one.Connect("h");
         Pass(50);
-        Assert.InRange(one.Cluster.ReadCounters().PendingBytes, waiting, waiting + 100); // the question of its first member
+        // the question of its first member
+        Assert.InRange(one.Cluster.ReadCounters().PendingBytes, waiting, waiting + 100);
         one.Link.Room = int.MaxValue;
         Pass(4);
         Assert.Equal("one=1 two=0", Seen(two, "h"));
@@ -156,7 +158,12 @@ public sealed class PresenceTests : IDisposable
             End();
             Random random = new(seed);
             _engine = new MemoryEngine(seed, faults: MemoryFaults.None);
-            _bus = new MemoryBus(seed) { Loss = random.Next(3) * 0.15, Doubled = random.Next(2) * 0.3, MaxDelay = TimeSpan.FromMilliseconds(random.Next(2) * 700) };
+            _bus = new MemoryBus(seed)
+            {
+                Loss = random.Next(3) * 0.15,
+                Doubled = random.Next(2) * 0.3,
+                MaxDelay = TimeSpan.FromMilliseconds(random.Next(2) * 700)
+            };
             // Four fit into an envelope.
             string[] groups = [.. Enumerable.Range(0, 14).Select(static i => $"{i} {new string('x', 240)}")];
             for (int i = 0; i < 3; i++) Node($"{(char)('a' + i)}");
@@ -190,9 +197,11 @@ public sealed class PresenceTests : IDisposable
             {
                 foreach (string group in groups)
                 {
-                    string expected = string.Join(' ', _nodes.Select(n => (Id: n.Cluster.NodeId, Count: members.Count(m => m.Node == n && m.Group == group), IsHere: n == node))
+                    string expected = string.Join(' ', _nodes.Select(n => (Id: n.Cluster.NodeId,
+                        Count: members.Count(m => m.Node == n && m.Group == group), IsHere: n == node))
                         .Where(static n => n.Count > 0 || n.IsHere).Select(static n => $"{n.Id}={n.Count}"));
-                    Assert.True(expected == Seen(node, group), $"seed {seed}: {node.Cluster.NodeId} sees {Seen(node, group)} and not {expected}");
+                    Assert.True(expected == Seen(node, group),
+                        $"seed {seed}: {node.Cluster.NodeId} sees {Seen(node, group)} and not {expected}");
                 }
             }
         }
@@ -229,14 +238,29 @@ public sealed class PresenceTests : IDisposable
             {
                 byte[] payload = Payload((PresencePart)random.Next(6), random.Next(2), [("a", random.Next(-1, 3))]);
                 if (random.Next(2) == 0) payload[random.Next(payload.Length)] = (byte)random.Next(256);
-                presence.Hear(new Envelope { Kind = EnvelopeKind.Presence, Instance = (ulong)random.Next(1000), Sequence = (ulong)random.Next(1, 4), Node = "n"u8, Payload = payload.AsSpan(0, random.Next(payload.Length + 1)) }, i, 0);
+                presence.Hear(new Envelope
+                {
+                    Kind = EnvelopeKind.Presence,
+                    Instance = (ulong)random.Next(1000),
+                    Sequence = (ulong)random.Next(1, 4),
+                    Node = "n"u8,
+                    Payload = payload.AsSpan(0, random.Next(payload.Length + 1))
+                }, i, 0);
             }
 
             Assert.InRange(Read(presence, "a").Split(' ').Length, 0, Presence.MostNodes);
         }
 
         Presence full = new(1024);
-        for (ulong i = 0; i < 300; i++) full.Hear(new Envelope { Kind = EnvelopeKind.Presence, Instance = i, Sequence = 1, Node = "n"u8, Payload = Payload(PresencePart.SnapshotEnd, 0, [("a", 1)]) }, (long)i, 0);
+        for (ulong i = 0; i < 300; i++)
+            full.Hear(new Envelope
+            {
+                Kind = EnvelopeKind.Presence,
+                Instance = i,
+                Sequence = 1,
+                Node = "n"u8,
+                Payload = Payload(PresencePart.SnapshotEnd, 0, [("a", 1)])
+            }, (long)i, 0);
         Assert.Equal(Presence.MostNodes, Read(full, "a").Split(' ').Length);
         Assert.Equal(PresenceHeard.Refused, Hear(full, 1, PresencePart.SnapshotEnd, 0, ("a", -1)));
         Assert.Equal(PresenceHeard.Refused, Hear(full, 1, (PresencePart)5, 0));
@@ -245,9 +269,21 @@ public sealed class PresenceTests : IDisposable
     [Fact]
     public void Options_that_cannot_be_are_refused_by_name()
     {
-        Assert.Contains("PresenceInterval", Refusal(new ClusterOptions { Application = "a", PresenceInterval = TimeSpan.FromMilliseconds(9) }), StringComparison.Ordinal);
-        Assert.Contains("PresenceLease", Refusal(new ClusterOptions { Application = "a", PresenceInterval = TimeSpan.FromSeconds(2), PresenceLease = TimeSpan.FromSeconds(3) }), StringComparison.Ordinal);
-        Assert.Contains("MaxPayloadBytes", Refusal(new ClusterOptions { Application = "a", PresenceInterval = TimeSpan.FromSeconds(1), MaxPayloadBytes = 1000 }), StringComparison.Ordinal);
+        Assert.Contains("PresenceInterval",
+            Refusal(new ClusterOptions { Application = "a", PresenceInterval = TimeSpan.FromMilliseconds(9) }),
+            StringComparison.Ordinal);
+        Assert.Contains("PresenceLease", Refusal(new ClusterOptions
+        {
+            Application = "a",
+            PresenceInterval = TimeSpan.FromSeconds(2),
+            PresenceLease = TimeSpan.FromSeconds(3)
+        }), StringComparison.Ordinal);
+        Assert.Contains("MaxPayloadBytes", Refusal(new ClusterOptions
+        {
+            Application = "a",
+            PresenceInterval = TimeSpan.FromSeconds(1),
+            MaxPayloadBytes = 1000
+        }), StringComparison.Ordinal);
 
         static string Refusal(ClusterOptions options) => Assert.Throws<ArgumentException>(options.Check).Message;
     }
@@ -259,8 +295,16 @@ public sealed class PresenceTests : IDisposable
         return string.Join(' ', nodes.Select(static n => $"{n.Node}={n.Count}"));
     }
 
-    private static PresenceHeard Hear(Presence presence, ulong revision, PresencePart part, int number, params (string Group, int Count)[] groups) =>
-        presence.Hear(new Envelope { Kind = EnvelopeKind.Presence, Instance = 9, Sequence = revision, Node = "n"u8, Payload = Payload(part, number, groups) }, 0, 0);
+    private static PresenceHeard Hear(Presence presence, ulong revision, PresencePart part, int number,
+        params (string Group, int Count)[] groups) =>
+        presence.Hear(new Envelope
+        {
+            Kind = EnvelopeKind.Presence,
+            Instance = 9,
+            Sequence = revision,
+            Node = "n"u8,
+            Payload = Payload(part, number, groups)
+        }, 0, 0);
 
     private static byte[] Payload(PresencePart part, int number, (string Group, int Count)[] groups)
     {

@@ -18,7 +18,12 @@ internal sealed class RealNode : IAsyncDisposable
     private RealNode(Engine engine, string name)
     {
         Name = name;
-        _server = new Server(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), SendLimitBytes = 64 << 20 }, () => new Guest(_connected.Writer));
+        _server = new Server(new ServerOptions
+        {
+            Engine = engine,
+            EndPoint = new IPEndPoint(IPAddress.Loopback, 0),
+            SendLimitBytes = 64 << 20
+        }, () => new Guest(_connected.Writer));
     }
 
     internal string Name { get; }
@@ -34,11 +39,13 @@ internal sealed class RealNode : IAsyncDisposable
     internal ClusterGroup Group => Cluster.Group("g");
 
     // The callback receives the name, and where to record losses and states.
-    internal static async Task<RealNode> StartAsync(Engine engine, string name, IGroupBus bus, Func<string, Action<ClusterGap>, Action<ClusterState, string>, ClusterOptions> options)
+    internal static async Task<RealNode> StartAsync(Engine engine, string name, IGroupBus bus,
+        Func<string, Action<ClusterGap>, Action<ClusterState, string>, ClusterOptions> options)
     {
         RealNode node = new(engine, name);
         await node._server.StartAsync();
-        node.Cluster = await Cluster.JoinAsync(node._server, bus, options(name, node._gaps.Enqueue, (state, _) => node._states.Enqueue(state)));
+        node.Cluster = await Cluster.JoinAsync(node._server, bus,
+            options(name, node._gaps.Enqueue, (state, _) => node._states.Enqueue(state)));
         return node;
     }
 
@@ -59,7 +66,8 @@ internal sealed class RealNode : IAsyncDisposable
     internal long ToldOf(string node) => _gaps.Where(g => g.Node == node).Sum(static g => g.Missed);
 
     // Number of lost broadcasts of other nodes to that group, as reported here.
-    internal long ReportedIn(string group) => _gaps.Where(g => g.Group == group && g.Node != Name).Sum(static g => g.Missed);
+    internal long ReportedIn(string group) =>
+        _gaps.Where(g => g.Group == group && g.Node != Name).Sum(static g => g.Missed);
 
     public async ValueTask DisposeAsync()
     {
@@ -88,9 +96,11 @@ internal sealed class RealNode : IAsyncDisposable
             {
                 foreach (RealMember member in at.Members)
                 {
-                    await UntilAsync(() => member.Heard(of.Name).Count + Lost(at, of) >= of.Said, () => Account(at, of, member));
+                    await UntilAsync(() => member.Heard(of.Name).Count + Lost(at, of) >= of.Said,
+                        () => Account(at, of, member));
                     int[] stream = [.. member.Heard(of.Name)];
-                    Assert.True(stream.SequenceEqual(stream.Distinct().Order()), $"out of order or twice: {Account(at, of, member)}");
+                    Assert.True(stream.SequenceEqual(stream.Distinct().Order()),
+                        $"out of order or twice: {Account(at, of, member)}");
                     Assert.True(stream.Length + Lost(at, of) == of.Said, Account(at, of, member));
                     Assert.True(member.IsConnected);
                 }
@@ -103,7 +113,8 @@ internal sealed class RealNode : IAsyncDisposable
         // A node's own broadcasts are never lost on this node, even if they are lost elsewhere.
         static long Lost(RealNode at, RealNode of) => at == of ? 0 : at.ToldOf(of.Name);
         static string Account(RealNode at, RealNode of, RealMember member) =>
-            $"at {at.Name} of {of.Name} came {member.Heard(of.Name).Count} of {of.Said}, and {Lost(at, of)} were reported lost. {at.Name}: {string.Join(' ', at._states)}; {of.Name}: {string.Join(' ', of._states)}";
+            $"at {at.Name} of {of.Name} came {member.Heard(of.Name).Count} of {of.Said}, and {Lost(at, of)} were "
+            + $"reported lost. {at.Name}: {string.Join(' ', at._states)}; {of.Name}: {string.Join(' ', of._states)}";
     }
 
     private sealed class Guest(ChannelWriter<Session> connected) : Session

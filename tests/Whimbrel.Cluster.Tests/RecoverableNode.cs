@@ -23,12 +23,16 @@ internal sealed class RecoverableNode : IAsyncDisposable
     {
         RecoverableNode node = new();
         await node._engine.StartAsync();
-        node._server = new Server(new ServerOptions { Engine = node._engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) }, () => new Member(node));
+        node._server =
+            new Server(new ServerOptions { Engine = node._engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) },
+                () => new Member(node));
         await node._server.StartAsync();
-        node._cluster = await Cluster.JoinAsync(node._server, bus, new ClusterOptions { Application = "test", NodeId = name });
+        node._cluster = await Cluster.JoinAsync(node._server, bus,
+            new ClusterOptions { Application = "test", NodeId = name });
         node.Group = node._cluster.RecoverableGroup("g", new RecoverableOptions
         {
-            Deliver = static (members, at, payload) => members.Broadcast($"{at.Offset}:{Encoding.UTF8.GetString(payload)}\n"),
+            Deliver =
+                static (members, at, payload) => members.Broadcast($"{at.Offset}:{Encoding.UTF8.GetString(payload)}\n"),
             OnBroken = (_, at, why) =>
             {
                 lock (node.Broken) node.Broken.Add((at, why));
@@ -110,7 +114,8 @@ internal sealed class RecoverableNode : IAsyncDisposable
 
         internal async Task UntilAsync(int count)
         {
-            while (Heard.Length < count) Assert.True(await _news.WaitAsync(BusNode.Patience), $"{Heard.Length} of {count} came");
+            while (Heard.Length < count)
+                Assert.True(await _news.WaitAsync(BusNode.Patience), $"{Heard.Length} of {count} came");
         }
 
         public async ValueTask DisposeAsync()

@@ -25,13 +25,15 @@ public sealed class RecoverableTests : IDisposable
         return node;
     }
 
-    private RecoverableGroup Group(TestNode node, HistoryLimits? limits = null, int queueLimitBytes = 4 << 20) => node.Cluster.RecoverableGroup("g", new RecoverableOptions
-    {
-        History = limits ?? new HistoryLimits(),
-        QueueLimitBytes = queueLimitBytes,
-        Deliver = static (members, at, payload) => members.Broadcast($"{at.Offset}:{Encoding.UTF8.GetString(payload)} "),
-        OnBroken = (_, at, why) => _broken.Add((at, why)),
-    });
+    private RecoverableGroup Group(TestNode node, HistoryLimits? limits = null, int queueLimitBytes = 4 << 20) =>
+        node.Cluster.RecoverableGroup("g", new RecoverableOptions
+        {
+            History = limits ?? new HistoryLimits(),
+            QueueLimitBytes = queueLimitBytes,
+            Deliver =
+                static (members, at, payload) => members.Broadcast($"{at.Offset}:{Encoding.UTF8.GetString(payload)} "),
+            OnBroken = (_, at, why) => _broken.Add((at, why)),
+        });
 
     private void Pass(double seconds = 0.1) => _engine.RunFor(TimeSpan.FromSeconds(seconds));
 
@@ -71,8 +73,11 @@ public sealed class RecoverableTests : IDisposable
         Pass();
         Assert.Equal(a.Heard, b.Heard);
         string[] heard = a.Heard.Split(' ', StringSplitOptions.RemoveEmptyEntries);
-        Assert.Equal(Enumerable.Range(1, 600), heard.Select(static h => int.Parse(h.Split(':')[0], System.Globalization.CultureInfo.InvariantCulture)));
-        foreach (char of in "ab") Assert.Equal(Enumerable.Range(0, 300).Select(i => $"{of}{i}"), heard.Select(static h => h.Split(':')[1]).Where(h => h[0] == of));
+        Assert.Equal(Enumerable.Range(1, 600),
+            heard.Select(static h => int.Parse(h.Split(':')[0], System.Globalization.CultureInfo.InvariantCulture)));
+        foreach (char of in "ab")
+            Assert.Equal(Enumerable.Range(0, 300).Select(i => $"{of}{i}"),
+                heard.Select(static h => h.Split(':')[1]).Where(h => h[0] == of));
     }
 
     [Fact] // 1
@@ -136,7 +141,8 @@ public sealed class RecoverableTests : IDisposable
         foreach ((TestNode.Member member, int from, Task<ResumeResult> result) in all)
         {
             Assert.Equal(ResumeOutcome.Recovered, Await(result).Outcome);
-            Assert.Equal(Enumerable.Range(from + 1, said - from).Select(static i => $"{i}"), member.Heard.Split(' ', StringSplitOptions.RemoveEmptyEntries).Select(static h => h.Split(':')[0]));
+            Assert.Equal(Enumerable.Range(from + 1, said - from).Select(static i => $"{i}"),
+                member.Heard.Split(' ', StringSplitOptions.RemoveEmptyEntries).Select(static h => h.Split(':')[0]));
         }
     }
 
@@ -157,7 +163,8 @@ public sealed class RecoverableTests : IDisposable
         Say(group, "live");
         Pass();
         Assert.Equal(outcome == ResumeOutcome.Recovered ? heard + "9:live " : "", member.Heard);
-        Assert.Equal(ResumeOutcome.Replaced, Await(group.ResumeAsync(one.Connect(), new GroupPosition(start.Epoch + 1, 1))).Outcome);
+        Assert.Equal(ResumeOutcome.Replaced,
+            Await(group.ResumeAsync(one.Connect(), new GroupPosition(start.Epoch + 1, 1))).Outcome);
     }
 
     [Fact] // 3
@@ -172,7 +179,8 @@ public sealed class RecoverableTests : IDisposable
         Assert.Equal(3, Await(group.ResumeAsync(one.Connect(), start with { Offset = 1 })).Count);
         Pass(11);
         Assert.Equal(ResumeOutcome.Trimmed, Await(group.ResumeAsync(one.Connect(), start with { Offset = 3 })).Outcome);
-        Assert.Equal(ResumeOutcome.Recovered, Await(group.ResumeAsync(one.Connect(), start with { Offset = 4 })).Outcome);
+        Assert.Equal(ResumeOutcome.Recovered,
+            Await(group.ResumeAsync(one.Connect(), start with { Offset = 4 })).Outcome);
     }
 
     [Fact] // 3
@@ -201,7 +209,8 @@ public sealed class RecoverableTests : IDisposable
         Pass(1.5);
         Assert.Contains(_broken, b => b.Why == ResumeOutcome.Replaced && b.At.Epoch != start.Epoch && b.At.Offset == 0);
         Assert.Equal($"4:d 5:e {rest}1:new ", b.Heard);
-        Assert.Equal(ResumeOutcome.Replaced, Await(atTwo.ResumeAsync(two.Connect(), start with { Offset = 5 })).Outcome);
+        Assert.Equal(ResumeOutcome.Replaced,
+            Await(atTwo.ResumeAsync(two.Connect(), start with { Offset = 5 })).Outcome);
     }
 
     [Fact] // 4
@@ -292,21 +301,23 @@ public sealed class RecoverableTests : IDisposable
     [InlineData(20, 500, 10)]
     [InlineData(1000, 5_000, 10)]
     [InlineData(1_000_000, 300, 10_000)]
-    public void A_burst_above_the_limits_reaches_all_members_and_is_not_reported_as_trimmed(int maxCount, int count, int length)
+    public void A_burst_above_the_limits_reaches_all_members_and_is_not_reported_as_trimmed(int maxCount,
+        int count, int length)
     {
         TestNode one = Node("one");
         List<string> given = [];
         HistoryLimits limits = new() { MaxCount = maxCount };
-        RecoverableGroup atOne = Group(one, limits), atTwo = Node("two").Cluster.RecoverableGroup("g", new RecoverableOptions
-        {
-            History = limits,
-            OnBroken = (_, at, why) => _broken.Add((at, why)),
-            Deliver = (_, _, payload) =>
+        RecoverableGroup atOne = Group(one, limits),
+            atTwo = Node("two").Cluster.RecoverableGroup("g", new RecoverableOptions
             {
-                given.Add(Encoding.UTF8.GetString(payload).TrimStart('-'));
-                return SendResult.Queued;
-            },
-        });
+                History = limits,
+                OnBroken = (_, at, why) => _broken.Add((at, why)),
+                Deliver = (_, _, payload) =>
+                {
+                    given.Add(Encoding.UTF8.GetString(payload).TrimStart('-'));
+                    return SendResult.Queued;
+                },
+            });
         _ = Joined(_nodes[1], atTwo, out _);
         for (int i = 0; i < count; i++) Say(atOne, $"{i}".PadLeft(length, '-'));
         _engine.RunUntil(() => given.Count == count || _broken.Count > 0);
@@ -355,7 +366,8 @@ public sealed class RecoverableTests : IDisposable
         Task<ResumeResult> join = group.JoinAsync(one.Connect());
         Pass(0.05);
         Assert.True(join.IsCompleted);
-        Assert.Equal(new ResumeResult(ResumeOutcome.NotSupported, 0, default) { Reason = "no histories there" }, Await(join));
+        Assert.Equal(new ResumeResult(ResumeOutcome.NotSupported, 0, default) { Reason = "no histories there" },
+            Await(join));
         Say(group, "a");
         Pass();
         Assert.Equal([new ClusterGap("one", "g", 1)], one.Gaps);
@@ -377,25 +389,30 @@ public sealed class RecoverableTests : IDisposable
         }
 
         Assert.Equal(ResumeOutcome.Recovered, Await(group.JoinAsync(member)).Outcome);
-        Assert.Equal(ResumeOutcome.Replaced, Await(group.ResumeAsync(one.Connect(), start with { Offset = 3 })).Outcome);
+        Assert.Equal(ResumeOutcome.Replaced,
+            Await(group.ResumeAsync(one.Connect(), start with { Offset = 3 })).Outcome);
     }
 
     [Fact]
     public void A_node_opens_groups_up_to_its_limit()
     {
-        TestNode one = Node("one", static o => new ClusterOptions { Application = o.Application, NodeId = o.NodeId, MaxRecoverableGroups = 2 });
+        TestNode one = Node("one", static o =>
+            new ClusterOptions { Application = o.Application, NodeId = o.NodeId, MaxRecoverableGroups = 2 });
         RecoverableOptions options = new() { Deliver = static (members, _, payload) => members.Broadcast(payload) };
         RecoverableGroup a = one.Cluster.RecoverableGroup("a", options);
         one.Cluster.RecoverableGroup("b", options);
         Assert.Same(a, one.Cluster.RecoverableGroup("a", options));
-        Assert.Contains("MaxRecoverableGroups", Assert.Throws<InvalidOperationException>(() => one.Cluster.RecoverableGroup("c", options)).Message, StringComparison.Ordinal);
+        Assert.Contains("MaxRecoverableGroups",
+            Assert.Throws<InvalidOperationException>(() => one.Cluster.RecoverableGroup("c", options)).Message,
+            StringComparison.Ordinal);
     }
 
     [Fact] // 5
     public void Entries_that_are_not_signed_or_of_another_group_are_left_out()
     {
         byte[] key = new byte[16];
-        TestNode one = Node("one", o => new ClusterOptions { Application = o.Application, NodeId = o.NodeId, Key = key, OnGap = o.OnGap });
+        TestNode one = Node("one",
+            o => new ClusterOptions { Application = o.Application, NodeId = o.NodeId, Key = key, OnGap = o.OnGap });
         RecoverableGroup group = Group(one);
         TestNode.Member a = Joined(one, group, out GroupPosition start);
         byte[] Made(string name, byte[] sign)
@@ -406,7 +423,8 @@ public sealed class RecoverableTests : IDisposable
             return bytes;
         }
 
-        ReadOnlyMemory<byte>[] bad = ["junk"u8.ToArray(), Array.Empty<byte>(), Made("g", [.. key.Select(static _ => (byte)1)]), Made("other", key), Made("g", key)];
+        ReadOnlyMemory<byte>[] bad = ["junk"u8.ToArray(), Array.Empty<byte>(),
+            Made("g", [.. key.Select(static _ => (byte)1)]), Made("other", key), Made("g", key)];
         Assert.True(_bus.Append(Subjects.OfHistory("test", "g"), new HistoryLimits(), bad, 0));
         Say(group, "x");
         Pass();
@@ -425,7 +443,8 @@ public sealed class RecoverableTests : IDisposable
         bool isFull = true;
         RecoverableGroup atOne = Group(one), atTwo = two.Cluster.RecoverableGroup("g", new RecoverableOptions
         {
-            Deliver = (members, at, payload) => isFull ? SendResult.Full : members.Broadcast($"{at.Offset}:{Encoding.UTF8.GetString(payload)} "),
+            Deliver = (members, at, payload) =>
+                isFull ? SendResult.Full : members.Broadcast($"{at.Offset}:{Encoding.UTF8.GetString(payload)} "),
         });
         TestNode.Member b = Joined(two, atTwo, out _);
         for (int i = 0; i < 50; i++)
@@ -500,7 +519,14 @@ public sealed class RecoverableTests : IDisposable
     public void Options_out_of_range_are_refused()
     {
         TestNode one = Node("one");
-        foreach (HistoryLimits limits in new HistoryLimits[] { new() { MaxCount = 0 }, new() { MaxCount = 1_000_001 }, new() { MaxBytes = 1023 }, new() { MaxAge = TimeSpan.FromMilliseconds(999) }, new() { MaxAge = TimeSpan.FromDays(8) } })
+        foreach (HistoryLimits limits in new HistoryLimits[]
+        {
+            new() { MaxCount = 0 },
+            new() { MaxCount = 1_000_001 },
+            new() { MaxBytes = 1023 },
+            new() { MaxAge = TimeSpan.FromMilliseconds(999) },
+            new() { MaxAge = TimeSpan.FromDays(8) }
+        })
         {
             Assert.Throws<ArgumentException>(() => Group(one, limits));
         }

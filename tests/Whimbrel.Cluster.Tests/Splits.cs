@@ -11,7 +11,8 @@ internal static class Splits
         Assert.Equal(said, read(bytes, bytes.Length));
         for (int first = 0; first <= bytes.Length; first++)
         {
-            for (int second = first; second <= bytes.Length; second += 7) Assert.Equal(said, read(bytes, first, second, bytes.Length));
+            for (int second = first; second <= bytes.Length; second += 7)
+                Assert.Equal(said, read(bytes, first, second, bytes.Length));
         }
 
         Assert.Equal(said, read(bytes, [.. Enumerable.Range(0, bytes.Length + 1)]));

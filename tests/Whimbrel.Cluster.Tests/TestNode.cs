@@ -11,7 +11,8 @@ internal sealed class TestNode
     private readonly MemoryEndPoint _here;
     private readonly List<Member> _sessions = [];
 
-    internal TestNode(MemoryEngine engine, MemoryBus bus, string name, Func<ClusterOptions, ClusterOptions>? change = null)
+    internal TestNode(MemoryEngine engine, MemoryBus bus, string name,
+        Func<ClusterOptions, ClusterOptions>? change = null)
     {
         _engine = engine;
         _here = new MemoryEndPoint(name);
@@ -28,7 +29,8 @@ internal sealed class TestNode
 
         ClusterOptions OptionsFor(string id)
         {
-            ClusterOptions plain = new() { Application = "test", NodeId = id, OnGap = Gaps.Add, OnStateChanged = Report };
+            ClusterOptions plain =
+                new() { Application = "test", NodeId = id, OnGap = Gaps.Add, OnStateChanged = Report };
             return change is null ? plain : change(plain);
         }
     }
@@ -88,7 +90,8 @@ internal sealed class TestNode
             get
             {
                 byte[] buffer = new byte[4096];
-                for (int read; (read = Peer!.Read(buffer)) > 0;) _heard.Append(Encoding.ASCII.GetString(buffer, 0, read));
+                for (int read; (read = Peer!.Read(buffer)) > 0;)
+                    _heard.Append(Encoding.ASCII.GetString(buffer, 0, read));
                 return _heard.ToString();
             }
         }

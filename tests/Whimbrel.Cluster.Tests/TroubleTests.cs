@@ -53,7 +53,9 @@ public abstract class TroubleTests : IAsyncLifetime
         await Engine.GetLoop(0).PostAsync(() =>
         {
             if (texts.Length == 0) Read();
-            else if (!history.Append("t.one", limits, [.. texts.Select(static t => (ReadOnlyMemory<byte>)Encoding.UTF8.GetBytes(t))], isIn => Then(isIn))) read.SetResult(null);
+            else if (!history.Append("t.one", limits,
+                [.. texts.Select(static t => (ReadOnlyMemory<byte>)Encoding.UTF8.GetBytes(t))], isIn => Then(isIn)))
+                read.SetResult(null);
         });
         return await read.Task.WaitAsync(BusNode.Patience);
 
@@ -69,17 +71,20 @@ public abstract class TroubleTests : IAsyncLifetime
         }
     }
 
-    private protected Task<HistoryPage?> HistoryAsync(BusNode node, params string[] texts) => HistoryAsync(node, new HistoryLimits(), texts);
+    private protected Task<HistoryPage?> HistoryAsync(BusNode node, params string[] texts) =>
+        HistoryAsync(node, new HistoryLimits(), texts);
 
     // Repeats until it is not null, because a broker may have to create something first.
     private protected async Task<HistoryPage> UntilReadAsync(BusNode node)
     {
         HistoryPage? page;
-        for (int tries = 0; (page = await HistoryAsync(node)) is null; tries++) Assert.True(tries < 1000, "it is never read");
+        for (int tries = 0; (page = await HistoryAsync(node)) is null; tries++)
+            Assert.True(tries < 1000, "it is never read");
         return page;
     }
 
-    internal static string Shown(HistoryPage? page) => page is null ? "nothing" : $"{page.First} {page.Last}: {string.Join(' ', page.Entries.Select(static e => $"{e.Offset}={Encoding.UTF8.GetString(e.Envelope.Span)}"))}";
+    internal static string Shown(HistoryPage? page) => page is null ? "nothing" : $"{page.First} {page.Last}: "
+        + $"{string.Join(' ', page.Entries.Select(static e => $"{e.Offset}={Encoding.UTF8.GetString(e.Envelope.Span)}"))}";
 
     // A node with a blocked loop while more is published than the broker keeps for it. The quick node waits until the
     // broker has sent everything.

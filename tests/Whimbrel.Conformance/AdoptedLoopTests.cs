@@ -24,21 +24,26 @@ public sealed class AdoptedLoopTests
         }
     }
 
-    private static Engine Make(EngineKind kind, int loops = 1, int adopted = 1, Action<string>? record = null) => new(new EngineOptions
-    {
-        Kind = kind,
-        Loops = loops,
-        AdoptedLoops = adopted,
-        OnLoopStarted = loop => record?.Invoke($"{loop.Index} started by {Environment.CurrentManagedThreadId}"),
-        OnLoopStopping = loop => record?.Invoke($"{loop.Index} stopping by {Environment.CurrentManagedThreadId}"),
-    });
+    private static Engine Make(EngineKind kind, int loops = 1, int adopted = 1, Action<string>? record = null) =>
+        new(new EngineOptions
+        {
+            Kind = kind,
+            Loops = loops,
+            AdoptedLoops = adopted,
+            OnLoopStarted = loop => record?.Invoke($"{loop.Index} started by {Environment.CurrentManagedThreadId}"),
+            OnLoopStopping = loop => record?.Invoke($"{loop.Index} stopping by {Environment.CurrentManagedThreadId}"),
+        });
 
     private static Server Serve(Engine engine, Action? atReceived = null) =>
-        new(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) }, () => new Echo { AtReceived = atReceived });
+        new(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) },
+            () => new Echo { AtReceived = atReceived });
 
     private static Socket Connect(Server server)
     {
-        Socket socket = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { ReceiveTimeout = (int)s_deadline.TotalMilliseconds };
+        Socket socket = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp)
+        {
+            ReceiveTimeout = (int)s_deadline.TotalMilliseconds
+        };
         socket.Connect(server.EndPoint!);
         return socket;
     }
@@ -58,7 +63,8 @@ public sealed class AdoptedLoopTests
     {
         const int Count = 20;
         Transport.Needs(kind);
-        Engine engine = new(new EngineOptions { Kind = kind, Loops = 1, AdoptedLoops = 1, MailboxLimitBytes = 64 * 1024 });
+        Engine engine =
+            new(new EngineOptions { Kind = kind, Loops = 1, AdoptedLoops = 1, MailboxLimitBytes = 64 * 1024 });
         Loop loop = engine.GetLoop(0);
         List<Echo> made = [];
         Server server = new(
@@ -92,7 +98,8 @@ public sealed class AdoptedLoopTests
         {
             byte[] expected = i == 0
                 ? [.. message, .. "to allbye"u8]
-                : [.. Enumerable.Repeat("to all"u8.ToArray(), i).SelectMany(static b => b), .. message, .. Enumerable.Repeat("to all"u8.ToArray(), Count - i).SelectMany(static b => b)];
+                : [.. Enumerable.Repeat("to all"u8.ToArray(), i).SelectMany(static b => b), .. message,
+                    .. Enumerable.Repeat("to all"u8.ToArray(), Count - i).SelectMany(static b => b)];
             byte[] got = new byte[expected.Length];
             int at = 0;
             sockets[i].Blocking = false;
@@ -124,7 +131,8 @@ public sealed class AdoptedLoopTests
         Assert.True(loop.IsAdopted);
         int me = Environment.CurrentManagedThreadId;
         int received = 0;
-        Server server = Serve(engine, () => received += Environment.CurrentManagedThreadId == me && loop.IsCurrent ? 1 : 1000);
+        Server server = Serve(engine,
+            () => received += Environment.CurrentManagedThreadId == me && loop.IsCurrent ? 1 : 1000);
         TurnUntilEnd(loop, server.StartAsync().AsTask());
         Assert.Null(Loop.Current);
         using Socket socket = Connect(server);
@@ -207,20 +215,25 @@ public sealed class AdoptedLoopTests
         Assert.Throws<ArgumentOutOfRangeException>(() => adopted.Turn(TimeSpan.FromMilliseconds(-2)));
         Assert.True(adopted.Turn(TimeSpan.Zero)); // starts the engine, and binds the loop to this thread
         Assert.True(engine.IsStarted);
-        Assert.Contains("a thread of its own", Assert.Throws<InvalidOperationException>(() => own.Turn(TimeSpan.Zero)).Message, StringComparison.Ordinal);
-        Assert.Contains("a thread of its own", Assert.Throws<InvalidOperationException>(() => own.Run()).Message, StringComparison.Ordinal);
+        Assert.Contains("a thread of its own",
+            Assert.Throws<InvalidOperationException>(() => own.Turn(TimeSpan.Zero)).Message, StringComparison.Ordinal);
+        Assert.Contains("a thread of its own", Assert.Throws<InvalidOperationException>(() => own.Run()).Message,
+            StringComparison.Ordinal);
 
         Exception? foreign = null;
         Join(Start(() => foreign = Record(() => adopted.Turn(TimeSpan.Zero))));
-        Assert.Contains("belongs to thread", Assert.IsType<InvalidOperationException>(foreign).Message, StringComparison.Ordinal);
+        Assert.Contains("belongs to thread", Assert.IsType<InvalidOperationException>(foreign).Message,
+            StringComparison.Ordinal);
 
         Exception? inside = null;
         adopted.Post(() => inside = Record(() => adopted.Turn(TimeSpan.Zero)));
         TurnUntil(adopted, () => inside is not null);
-        Assert.Contains("inside one of its own callbacks", Assert.IsType<InvalidOperationException>(inside).Message, StringComparison.Ordinal);
+        Assert.Contains("inside one of its own callbacks", Assert.IsType<InvalidOperationException>(inside).Message,
+            StringComparison.Ordinal);
 
         Exception? other = own.PostAsync(() => Record(() => adopted.Run())).AsTask().GetAwaiter().GetResult();
-        Assert.Contains("would hold", other!.Message.Replace("here would hold", "would hold", StringComparison.Ordinal), StringComparison.Ordinal);
+        Assert.Contains("would hold", other!.Message.Replace("here would hold", "would hold", StringComparison.Ordinal),
+            StringComparison.Ordinal);
 
         // It still works.
         bool ran = false;

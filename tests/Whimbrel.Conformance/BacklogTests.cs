@@ -15,7 +15,12 @@ public sealed class BacklogTests
         Assert.SkipUnless(OperatingSystem.IsLinux(), "Only Linux reports the buffer size exactly.");
         const int backlog = 5;
         RealRig rig = new(kind, isUnix: false, loops: 1);
-        RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.Send("in"u8), new ServerOptions { Engine = rig.Engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Backlog = backlog });
+        RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.Send("in"u8), new ServerOptions
+        {
+            Engine = rig.Engine,
+            EndPoint = new IPEndPoint(IPAddress.Loopback, 0),
+            Backlog = backlog
+        });
         List<Socket> dials = [];
         List<Socket> completed = [];
         rig.OnLoop(rig.Engine.GetLoop(0), () =>
@@ -24,7 +29,8 @@ public sealed class BacklogTests
             // are dropped.
             for (int i = 0; i < 3 * backlog; i++)
             {
-                Socket socket = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { Blocking = false };
+                Socket socket =
+                    new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { Blocking = false };
                 dials.Add(socket);
                 try
                 {

@@ -10,5 +10,6 @@ public sealed class ContractAttribute(params int[] numbers) : Attribute, ITraitA
     public IReadOnlyList<int> Numbers { get; } = numbers;
 
     public IReadOnlyCollection<KeyValuePair<string, string>> GetTraits() =>
-        [.. Numbers.Select(static n => KeyValuePair.Create("contract", n.ToString(System.Globalization.CultureInfo.InvariantCulture)))];
+        [.. Numbers.Select(static n => KeyValuePair.Create("contract",
+            n.ToString(System.Globalization.CultureInfo.InvariantCulture)))];
 }

@@ -19,20 +19,28 @@ public sealed class EngineThreadTests
     private static void Wait(ValueTask task)
     {
         Task running = task.AsTask();
-        Assert.True(Task.WhenAny(running, Task.Delay(s_deadline)).GetAwaiter().GetResult() == running, "it did not end in time"); // tidy: waits because this is the deadline of the wait itself
+        // tidy: waits because this is the deadline of the wait itself
+        Assert.True(Task.WhenAny(running, Task.Delay(s_deadline)).GetAwaiter().GetResult() == running,
+            "it did not end in time");
         running.GetAwaiter().GetResult();
     }
 
-    private static string Own(Loop loop, Func<string> question) => loop.PostAsync(question).AsTask().GetAwaiter().GetResult();
+    private static string Own(Loop loop, Func<string> question) =>
+        loop.PostAsync(question).AsTask().GetAwaiter().GetResult();
 
     private static string StatusLine(string name) =>
-        File.ReadLines("/proc/thread-self/status").First(line => line.StartsWith(name, StringComparison.Ordinal))[(name.Length + 1)..].Trim();
+        File.ReadLines("/proc/thread-self/status")
+            .First(line => line.StartsWith(name, StringComparison.Ordinal))[(name.Length + 1)..].Trim();
 
     private static void EchoOnce(Engine engine, string text)
     {
-        Server server = new(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) }, static () => new Echo());
+        Server server = new(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) },
+            static () => new Echo());
         server.StartAsync().AsTask().GetAwaiter().GetResult();
-        using Socket socket = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { ReceiveTimeout = (int)s_deadline.TotalMilliseconds };
+        using Socket socket = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp)
+        {
+            ReceiveTimeout = (int)s_deadline.TotalMilliseconds
+        };
         socket.Connect(server.EndPoint!);
         socket.Send(System.Text.Encoding.ASCII.GetBytes(text));
         byte[] buffer = new byte[text.Length];
@@ -47,7 +55,8 @@ public sealed class EngineThreadTests
     {
         Engine engine = new(new EngineOptions { Loops = 2, Name = "named" });
         Wait(engine.StartAsync());
-        for (int i = 0; i < 2; i++) Assert.Equal($"named-{i}", Own(engine.GetLoop(i), static () => Thread.CurrentThread.Name!));
+        for (int i = 0; i < 2; i++)
+            Assert.Equal($"named-{i}", Own(engine.GetLoop(i), static () => Thread.CurrentThread.Name!));
         Wait(engine.DisposeAsync());
     }
 
@@ -56,10 +65,13 @@ public sealed class EngineThreadTests
     {
         Assert.SkipUnless(OperatingSystem.IsLinux(), "Threads are bound to CPUs on Linux only.");
         int[] allowed = Allowed();
-        Engine engine = new(new EngineOptions { Loops = 3, Cpus = allowed.Length > 1 ? [allowed[1], allowed[0]] : [allowed[0]] });
+        Engine engine =
+            new(new EngineOptions { Loops = 3, Cpus = allowed.Length > 1 ? [allowed[1], allowed[0]] : [allowed[0]] });
         Wait(engine.StartAsync());
-        int[] expected = allowed.Length > 1 ? [allowed[1], allowed[0], allowed[1]] : [allowed[0], allowed[0], allowed[0]];
-        for (int i = 0; i < 3; i++) Assert.Equal($"{expected[i]}", Own(engine.GetLoop(i), static () => StatusLine("Cpus_allowed_list:")));
+        int[] expected =
+            allowed.Length > 1 ? [allowed[1], allowed[0], allowed[1]] : [allowed[0], allowed[0], allowed[0]];
+        for (int i = 0; i < 3; i++)
+            Assert.Equal($"{expected[i]}", Own(engine.GetLoop(i), static () => StatusLine("Cpus_allowed_list:")));
         Wait(engine.RestartAsync());
         Assert.Equal($"{expected[0]}", Own(engine.GetLoop(0), static () => StatusLine("Cpus_allowed_list:")));
         Wait(engine.DisposeAsync());
@@ -67,14 +79,21 @@ public sealed class EngineThreadTests
     }
 
     private static int[] Allowed() =>
-        [.. StatusLine("Cpus_allowed_list:").Split(',').Select(static range => range.Split('-')).SelectMany(static r => Enumerable.Range(int.Parse(r[0], null), int.Parse(r[^1], null) - int.Parse(r[0], null) + 1))];
+        [.. StatusLine("Cpus_allowed_list:").Split(',').Select(static range => range.Split('-')).SelectMany(
+            static r => Enumerable.Range(int.Parse(r[0], null), int.Parse(r[^1], null) - int.Parse(r[0], null) + 1))];
 
     [Fact]
     public void A_missing_cpu_fails_the_start_by_name_and_leaves_nothing_running()
     {
         Assert.SkipUnless(OperatingSystem.IsLinux(), "Threads are bound to CPUs on Linux only.");
         List<string> story = [];
-        Engine engine = new RecordingEngine(new EngineOptions { Loops = 2, Cpus = [Allowed()[0], 1000], OnLoopStarted = loop => Add($"loop {loop.Index} started"), OnLoopStopping = loop => Add($"loop {loop.Index} stopping") }, Add);
+        Engine engine = new RecordingEngine(new EngineOptions
+        {
+            Loops = 2,
+            Cpus = [Allowed()[0], 1000],
+            OnLoopStarted = loop => Add($"loop {loop.Index} started"),
+            OnLoopStopping = loop => Add($"loop {loop.Index} stopping")
+        }, Add);
         for (int round = 0; round < 2; round++)
         {
             NetworkException e = Assert.Throws<NetworkException>(() => Wait(engine.StartAsync()));
@@ -83,8 +102,11 @@ public sealed class EngineThreadTests
             Assert.All(engine.Loops, static l => Assert.True(l.IsStopped));
         }
 
-        Server server = new(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) }, static () => new Echo());
-        Assert.Contains("cpu 1000", Assert.Throws<NetworkException>(() => server.StartAsync().AsTask().GetAwaiter().GetResult()).Message, StringComparison.Ordinal);
+        Server server = new(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) },
+            static () => new Echo());
+        Assert.Contains("cpu 1000",
+            Assert.Throws<NetworkException>(() => server.StartAsync().AsTask().GetAwaiter().GetResult()).Message,
+            StringComparison.Ordinal);
         Assert.DoesNotContain("started", story);
         Assert.DoesNotContain("stopped", story);
         Assert.Equal(story.Count(static s => s == "loop 0 started"), story.Count(static s => s == "loop 0 stopping"));
@@ -114,7 +136,8 @@ public sealed class EngineThreadTests
         catch (NetworkException e)
         {
             Assert.True(nice < 0, e.Message);
-            Assert.Contains($"the priority {priority} (nice {nice}; less than 0 needs CAP_SYS_NICE)", e.Message, StringComparison.Ordinal);
+            Assert.Contains($"the priority {priority} (nice {nice}; less than 0 needs CAP_SYS_NICE)", e.Message,
+                StringComparison.Ordinal);
             Wait(engine.DisposeAsync());
             return;
         }
@@ -129,7 +152,8 @@ public sealed class EngineThreadTests
     private static int NiceOfThisThread()
     {
         string stat = File.ReadAllText("/proc/thread-self/stat");
-        return int.Parse(stat[(stat.LastIndexOf(')') + 2)..].Split(' ')[16], System.Globalization.CultureInfo.InvariantCulture);
+        return int.Parse(stat[(stat.LastIndexOf(')') + 2)..].Split(' ')[16],
+            System.Globalization.CultureInfo.InvariantCulture);
     }
 
     [Theory]
@@ -178,7 +202,8 @@ public sealed class EngineThreadTests
         Wait(engine.StartAsync());
         Wait(engine.DisposeAsync());
         Assert.True(ran);
-        Assert.Single(notices, static n => n.StartsWith("OnLoopStopping threw TimeZoneNotFoundException: on purpose", StringComparison.Ordinal));
+        Assert.Single(notices, static n => n.StartsWith("OnLoopStopping threw TimeZoneNotFoundException: on purpose",
+            StringComparison.Ordinal));
     }
 
     [Theory]
@@ -207,7 +232,8 @@ public sealed class EngineThreadTests
             },
         });
         EchoOnce(engine, "spun");
-        for (int round = 0; idle == IdleStrategy.SpinThenBlock && round < 1000 && !polled.IsSet; round++) Wait(engine.GetLoop(0).PostAsync(static () => { }));
+        for (int round = 0; idle == IdleStrategy.SpinThenBlock && round < 1000 && !polled.IsSet; round++)
+            Wait(engine.GetLoop(0).PostAsync(static () => { }));
         Assert.True(polled.Wait(s_deadline), "OnIdle was called too rarely");
         Assert.Equal(0, astray);
         long wakes = engine.GetLoop(0).Mailbox.Wakes;
@@ -225,7 +251,13 @@ public sealed class EngineThreadTests
     public void An_idle_loop_that_spins_for_a_while_sleeps_then()
     {
         int calls = 0;
-        Engine engine = new(new EngineOptions { Loops = 1, Idle = IdleStrategy.SpinThenBlock, SpinTime = TimeSpan.FromMicroseconds(100), OnIdle = _ => Interlocked.Increment(ref calls) });
+        Engine engine = new(new EngineOptions
+        {
+            Loops = 1,
+            Idle = IdleStrategy.SpinThenBlock,
+            SpinTime = TimeSpan.FromMicroseconds(100),
+            OnIdle = _ => Interlocked.Increment(ref calls)
+        });
         Wait(engine.StartAsync());
         Loop loop = engine.GetLoop(0);
         long before = loop.Mailbox.Wakes;
@@ -283,15 +315,25 @@ public sealed class EngineThreadTests
             Idle = (IdleStrategy)7,
             SpinTime = TimeSpan.Zero,
         })).Message;
-        foreach (string part in (string[])["Kind = 99", "AdoptedLoops = 3, allowed 0 to 2", "BlockedLoopMs = 0", "Name is null", "Priority = 9", "Cpus is empty", "Idle = 7", "SpinTime = 00:00:00"]) Assert.Contains(part, message, StringComparison.Ordinal);
-        Assert.Contains("OnIdle is never called with Idle = Block", Assert.Throws<ArgumentException>(static () => new Engine(new EngineOptions { OnIdle = static _ => { } })).Message, StringComparison.Ordinal);
-        Assert.Contains("Cpus = 1024, allowed 0 to 1023", Assert.Throws<ArgumentException>(static () => new Engine(new EngineOptions { Cpus = [0, 1024] })).Message, StringComparison.Ordinal);
+        foreach (string part in (string[])["Kind = 99", "AdoptedLoops = 3, allowed 0 to 2", "BlockedLoopMs = 0",
+            "Name is null", "Priority = 9", "Cpus is empty", "Idle = 7", "SpinTime = 00:00:00"])
+            Assert.Contains(part, message, StringComparison.Ordinal);
+        Assert.Contains("OnIdle is never called with Idle = Block", Assert.Throws<ArgumentException>(
+            static () => new Engine(new EngineOptions { OnIdle = static _ => { } })).Message, StringComparison.Ordinal);
+        Assert.Contains("Cpus = 1024, allowed 0 to 1023",
+            Assert.Throws<ArgumentException>(static () => new Engine(new EngineOptions { Cpus = [0, 1024] })).Message,
+            StringComparison.Ordinal);
     }
 
     [Fact]
     public void Several_engines_run_side_by_side_and_end_one_by_one()
     {
-        Engine[] engines = [.. Enumerable.Range(0, 3).Select(static i => new Engine(new EngineOptions { Loops = 1, Kind = i == 1 ? EngineKind.Portable : EngineKind.Auto, Name = $"side{i}" }))];
+        Engine[] engines = [.. Enumerable.Range(0, 3).Select(static i => new Engine(new EngineOptions
+        {
+            Loops = 1,
+            Kind = i == 1 ? EngineKind.Portable : EngineKind.Auto,
+            Name = $"side{i}"
+        }))];
         foreach (Engine engine in engines) EchoOnce(engine, "side by side");
         Wait(engines[0].StopAsync());
         EchoOnce(engines[1], "others go on");

@@ -55,7 +55,12 @@ public sealed partial class EpollCallTests
 
         internal override int Control(int epoll, int operation, int fd, byte* epollEvent)
         {
-            calls.Report(operation switch { EpollAbi.EPOLL_CTL_ADD => "add", EpollAbi.EPOLL_CTL_DEL => "remove", _ => "change" });
+            calls.Report(operation switch
+            {
+                EpollAbi.EPOLL_CTL_ADD => "add",
+                EpollAbi.EPOLL_CTL_DEL => "remove",
+                _ => "change"
+            });
             return base.Control(epoll, operation, fd, epollEvent);
         }
     }
@@ -136,7 +141,9 @@ public sealed partial class EpollCallTests
 
         internal async Task StartAsync()
         {
-            _server = new Server(new ServerOptions { Engine = _engine, Address = "tcp://127.0.0.1:0", OnSocketCreated = _hook }, () => new AnsweringSession(_peerFinished));
+            _server = new Server(
+                new ServerOptions { Engine = _engine, Address = "tcp://127.0.0.1:0", OnSocketCreated = _hook },
+                () => new AnsweringSession(_peerFinished));
             await _server.StartAsync(TestContext.Current.CancellationToken);
             Calls.Take();
         }

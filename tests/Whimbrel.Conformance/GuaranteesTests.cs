@@ -32,7 +32,8 @@ public sealed class GuaranteesTests
     private static string Root()
     {
         string? folder = AppContext.BaseDirectory;
-        while (folder is not null && !File.Exists(Path.Combine(folder, "Whimbrel.slnx"))) folder = Path.GetDirectoryName(folder);
+        while (folder is not null && !File.Exists(Path.Combine(folder, "Whimbrel.slnx")))
+            folder = Path.GetDirectoryName(folder);
         return folder ?? throw new InvalidOperationException("The tests do not run inside the repository.");
     }
 }

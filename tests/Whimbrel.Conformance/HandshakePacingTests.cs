@@ -29,7 +29,8 @@ public sealed class HandshakePacingTests
     private sealed class Client : IDisposable
     {
         private readonly Socket _socket = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
-        private readonly TlsEnd _end = new(TlsSelector.Prepare(new TlsOptions { HostName = "chat.test", Roots = TestCertificates.Roots }, isServer: false), "chat.test");
+        private readonly TlsEnd _end = new(TlsSelector.Prepare(
+            new TlsOptions { HostName = "chat.test", Roots = TestCertificates.Roots }, isServer: false), "chat.test");
 
         internal Client(Server server)
         {
@@ -91,7 +92,8 @@ public sealed class HandshakePacingTests
 
     [Theory]
     [MemberData(nameof(Combinations))]
-    public void Answers_are_sent_before_the_handshakes_of_their_iteration_and_handshakes_get_a_share_of_each(EngineKind kind, TlsProvider provider)
+    public void Answers_are_sent_before_the_handshakes_of_their_iteration_and_handshakes_get_a_share_of_each(
+        EngineKind kind, TlsProvider provider)
     {
         Transport.Needs(kind);
         Assert.SkipUnless(provider != TlsProvider.OpenSsl || OpenSslLibrary.IsUsable, OpenSslLibrary.Refusal ?? "");
@@ -110,7 +112,9 @@ public sealed class HandshakePacingTests
                 return certificate;
             },
         };
-        Server server = new(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Tls = tls }, static () => new Echo());
+        Server server =
+            new(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Tls = tls },
+                static () => new Echo());
         TurnUntilEnd(loop, server.StartAsync().AsTask());
         regular = new Client(server);
         regular.Hello();
@@ -162,11 +166,13 @@ public sealed class HandshakePacingTests
         long received = 0;
         List<CloseReason> ends = [];
         TlsOptions tls = new() { Provider = provider, Certificate = TlsCertificate.From(TestCertificates.Server) };
-        Server server = new(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Tls = tls }, () => new Counting((bytes, end) =>
-        {
-            received += bytes;
-            if (end is { } reason) ends.Add(reason);
-        }));
+        Server server =
+            new(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Tls = tls },
+                () => new Counting((bytes, end) =>
+                {
+                    received += bytes;
+                    if (end is { } reason) ends.Add(reason);
+                }));
         TurnUntilEnd(loop, server.StartAsync().AsTask());
         Client[] burst = [.. Enumerable.Range(0, Burst).Select(_ => new Client(server))];
         foreach (Client client in burst) client.Hello();

@@ -78,7 +78,8 @@ public sealed class LargeReceiveTests
     {
         byte[] data = new byte[251 * 4096];
         for (int i = 0; i < data.Length; i++) data[i] = ByteAt(i);
-        using CancellationTokenSource patience = CancellationTokenSource.CreateLinkedTokenSource(TestContext.Current.CancellationToken);
+        using CancellationTokenSource patience =
+            CancellationTokenSource.CreateLinkedTokenSource(TestContext.Current.CancellationToken);
         patience.CancelAfter(EpollOnCalls.Patience);
         long written = 0;
         for (; !isEnough(); written += data.Length)
@@ -99,7 +100,8 @@ public sealed class LargeReceiveTests
         Assert.SkipUnless(support.IsAvailable, support.Reason);
         await using Engine engine = new(new EngineOptions { Kind = kind, Loops = 1 });
         Taking session = new();
-        await using Server server = new(new ServerOptions { Engine = engine, Address = "tcp://127.0.0.1:0" }, () => session);
+        await using Server server = new(new ServerOptions { Engine = engine, Address = "tcp://127.0.0.1:0" },
+            () => session);
         await server.StartAsync(TestContext.Current.CancellationToken);
         using Socket socket = ConnectPeer(server);
         long written = await WriteUntilAsync(socket, () => session.Most > BlockBytes || session.IsWrong);
@@ -115,7 +117,8 @@ public sealed class LargeReceiveTests
         Asking calls = new();
         await using EpollOnCalls engine = new(calls);
         Taking session = new();
-        await using Server server = new(new ServerOptions { Engine = engine, Address = "tcp://127.0.0.1:0" }, () => session);
+        await using Server server = new(new ServerOptions { Engine = engine, Address = "tcp://127.0.0.1:0" },
+            () => session);
         await server.StartAsync(TestContext.Current.CancellationToken);
         using Socket socket = ConnectPeer(server);
         long written = await WriteUntilAsync(socket, () => calls.Most == LargeBlock.Bytes);
@@ -140,7 +143,12 @@ public sealed class LargeReceiveTests
         const long enough = 16 * 1024 * 1024;
         Asking calls = new();
         await using EpollOnCalls engine = new(calls);
-        ServerOptions options = new() { Engine = engine, Address = "tcp://127.0.0.1:0", Scheduling = reader == "the pool" ? Scheduling.ThreadPool : default };
+        ServerOptions options = new()
+        {
+            Engine = engine,
+            Address = "tcp://127.0.0.1:0",
+            Scheduling = reader == "the pool" ? Scheduling.ThreadPool : default
+        };
         Func<SessionContext, Session> factory = reader switch
         {
             "a stream" => ConnectionStream.Serve(ReadOnAsync),

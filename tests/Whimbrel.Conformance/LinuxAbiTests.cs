@@ -83,7 +83,8 @@ public sealed class LinuxAbiTests
     [Fact]
     public async Task Constants_are_those_of_the_systems_headers()
     {
-        Assert.SkipUnless(OperatingSystem.IsLinux() && File.Exists("/usr/bin/cc"), "Needs Linux with a C compiler (cc).");
+        Assert.SkipUnless(OperatingSystem.IsLinux() && File.Exists("/usr/bin/cc"),
+            "Needs Linux with a C compiler (cc).");
         (string Name, int Value)[] constants = [.. new[] { typeof(SocketAbi), typeof(Errno) }
             .SelectMany(static type => type.GetFields(BindingFlags.Static | BindingFlags.NonPublic))
             .Where(static field => field.IsLiteral && !field.Name.Any(char.IsLower))
@@ -98,10 +99,13 @@ public sealed class LinuxAbiTests
             string[] headers = ["stdio.h", "errno.h", "sys/socket.h", "netinet/in.h", "netinet/tcp.h"];
             await File.WriteAllTextAsync(
                 source,
-                $"#define _GNU_SOURCE\n{string.Concat(headers.Select(static h => $"#include <{h}>\n"))}int main(void) {{\n{string.Concat(constants.Select(static c => $"printf(\"{c.Name} %d\\n\", (int){c.Name});\n"))}return 0; }}\n",
+                $"#define _GNU_SOURCE\n{string.Concat(headers.Select(static h => $"#include <{h}>\n"))}int main(void) "
+                + $"{{\n{string.Concat(constants.Select(static c => $"printf(\"{c.Name} %d\\n\", (int){c.Name});\n"))}return "
+                + $"0; }}\n",
                 TestContext.Current.CancellationToken);
             await RunAsync("/usr/bin/cc", "-o", program, source);
-            Assert.Equal(constants.Select(static c => $"{c.Name} {c.Value}"), (await RunAsync(program)).Split('\n', StringSplitOptions.RemoveEmptyEntries));
+            Assert.Equal(constants.Select(static c => $"{c.Name} {c.Value}"),
+                (await RunAsync(program)).Split('\n', StringSplitOptions.RemoveEmptyEntries));
         }
         finally
         {
@@ -111,7 +115,8 @@ public sealed class LinuxAbiTests
 
     private static async Task<string> RunAsync(string program, params string[] arguments)
     {
-        using Process process = Process.Start(new ProcessStartInfo(program, arguments) { RedirectStandardOutput = true, RedirectStandardError = true })!;
+        using Process process = Process.Start(
+            new ProcessStartInfo(program, arguments) { RedirectStandardOutput = true, RedirectStandardError = true })!;
         Task<string> output = process.StandardOutput.ReadToEndAsync(TestContext.Current.CancellationToken);
         string errors = await process.StandardError.ReadToEndAsync(TestContext.Current.CancellationToken);
         await process.WaitForExitAsync(TestContext.Current.CancellationToken);

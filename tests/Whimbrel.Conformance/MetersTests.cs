@@ -14,17 +14,21 @@ public sealed class MetersTests : IAsyncLifetime
     private static readonly TimeSpan s_deadline = TimeSpan.FromSeconds(20);
 
     private readonly ConcurrentDictionary<string, Instrument> _instruments = new();
-    private readonly ConcurrentQueue<(string Name, string? Unit, double Value, Dictionary<string, object?> Labels)> _seen = new();
+    private readonly ConcurrentQueue<(string Name, string? Unit, double Value,
+        Dictionary<string, object?> Labels)> _seen = new();
     private readonly TaskCompletionSource _published = new(TaskCreationOptions.RunContinuationsAsynchronously);
     private readonly MeterListener _listener = new();
-    private readonly TaskCompletionSource<DiagnosticEvent> _noticed = new(TaskCreationOptions.RunContinuationsAsynchronously);
+    private readonly TaskCompletionSource<DiagnosticEvent> _noticed =
+        new(TaskCreationOptions.RunContinuationsAsynchronously);
     private Engine _engine = null!;
     private Server _server = null!;
 
     public async ValueTask InitializeAsync()
     {
-        _engine = new Engine(new EngineOptions { Loops = 2, OnDiagnosticEvent = notice => _noticed.TrySetResult(notice) });
-        _server = new Server(new ServerOptions { Engine = _engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) }, static () => new Echo());
+        _engine =
+            new Engine(new EngineOptions { Loops = 2, OnDiagnosticEvent = notice => _noticed.TrySetResult(notice) });
+        _server = new Server(new ServerOptions { Engine = _engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) },
+            static () => new Echo());
         await _server.StartAsync();
     }
 
@@ -56,13 +60,16 @@ public sealed class MetersTests : IAsyncLifetime
             // The last instrument that is created.
             if (instrument.Name == "whimbrel.server.connection.duration") _published.TrySetResult();
         };
-        _listener.SetMeasurementEventCallback<long>((instrument, value, labels, _) => See(instrument, value, labels, onValue));
-        _listener.SetMeasurementEventCallback<double>((instrument, value, labels, _) => See(instrument, value, labels, onValue));
+        _listener.SetMeasurementEventCallback<long>((instrument, value, labels, _) => See(instrument, value,
+            labels, onValue));
+        _listener.SetMeasurementEventCallback<double>((instrument, value, labels, _) => See(instrument, value,
+            labels, onValue));
         _listener.Start();
         await _published.Task.WaitAsync(s_deadline, TestContext.Current.CancellationToken);
     }
 
-    private void See(Instrument instrument, double value, ReadOnlySpan<KeyValuePair<string, object?>> labels, Action<Instrument>? onValue)
+    private void See(Instrument instrument, double value, ReadOnlySpan<KeyValuePair<string, object?>> labels,
+        Action<Instrument>? onValue)
     {
         Dictionary<string, object?> all = [];
         foreach ((string name, object? label) in labels) all.Add(name, label);
@@ -80,7 +87,8 @@ public sealed class MetersTests : IAsyncLifetime
     /// <summary>Value that belongs to this test's server.</summary>
     private double Of(string name, string? label = null, string? value = null) => Assert.Single(
         Read(),
-        m => m.Name == name && m.Labels.GetValueOrDefault("server.port") is int port && port == Port && (label is null || Equals(m.Labels.GetValueOrDefault(label), value))).Value;
+        m => m.Name == name && m.Labels.GetValueOrDefault("server.port") is int port && port == Port
+            && (label is null || Equals(m.Labels.GetValueOrDefault(label), value))).Value;
 
     private async Task<Socket> ConnectAsync()
     {
@@ -104,7 +112,8 @@ public sealed class MetersTests : IAsyncLifetime
     /// <summary>Counts of a loop are visible to other threads a moment later, without an event.</summary>
     private static async Task UntilAsync(Func<bool> isSo)
     {
-        using CancellationTokenSource end = CancellationTokenSource.CreateLinkedTokenSource(TestContext.Current.CancellationToken);
+        using CancellationTokenSource end =
+            CancellationTokenSource.CreateLinkedTokenSource(TestContext.Current.CancellationToken);
         end.CancelAfter(s_deadline);
         while (!isSo()) await Task.Delay(5, end.Token); // tidy: waits because a counter is polled
     }
@@ -114,7 +123,8 @@ public sealed class MetersTests : IAsyncLifetime
         List<(double Value, Dictionary<string, object?> Labels)> all = [];
         await UntilAsync(() =>
         {
-            all = [.. _seen.Where(m => m.Name == "whimbrel.server.connection.duration" && Equals(m.Labels.GetValueOrDefault("server.port"), Port)).Select(m => (m.Value, m.Labels))];
+            all = [.. _seen.Where(m => m.Name == "whimbrel.server.connection.duration"
+                && Equals(m.Labels.GetValueOrDefault("server.port"), Port)).Select(m => (m.Value, m.Labels))];
             return all.Count > already;
         });
         return all[already];
@@ -136,13 +146,17 @@ public sealed class MetersTests : IAsyncLifetime
         await UntilAsync(() => Of("whimbrel.server.send_queue.usage") == 0);
         Assert.True(Of("whimbrel.server.messages", "network.io.direction", "receive") >= 2);
 
-        var io = Read().First(m => m.Name == "whimbrel.server.io" && Equals(m.Labels.GetValueOrDefault("server.port"), Port));
+        var io = Read()
+            .First(m => m.Name == "whimbrel.server.io" && Equals(m.Labels.GetValueOrDefault("server.port"), Port));
         Assert.Equal("By", io.Unit);
-        Assert.Equal(("tcp", "ipv4", "127.0.0.1"), (io.Labels["network.transport"], io.Labels["network.type"], io.Labels["server.address"]));
+        Assert.Equal(("tcp", "ipv4", "127.0.0.1"),
+            (io.Labels["network.transport"], io.Labels["network.type"], io.Labels["server.address"]));
 
-        double[] loops = [.. Read().Where(m => m.Name == "whimbrel.loop.connections" && Equals(m.Labels["whimbrel.engine"], _engine.KindName)).Select(m => m.Value)];
+        double[] loops = [.. Read().Where(m => m.Name == "whimbrel.loop.connections"
+            && Equals(m.Labels["whimbrel.engine"], _engine.KindName)).Select(m => m.Value)];
         Assert.True(loops.Sum() >= 2, $"connections of loops: {string.Join(' ', loops)}");
-        Assert.Contains(Read(), m => m.Name == "whimbrel.loop.turns" && m.Value > 0 && m.Labels["whimbrel.loop"] is int);
+        Assert.Contains(Read(),
+            m => m.Name == "whimbrel.loop.turns" && m.Value > 0 && m.Labels["whimbrel.loop"] is int);
     }
 
     [Fact]
@@ -151,9 +165,11 @@ public sealed class MetersTests : IAsyncLifetime
         await ListenAsync();
         using Socket one = await ConnectAsync();
         await EchoAsync(one, 10);
-        string[] allowed = ["network.transport", "network.type", "server.address", "server.port", "network.io.direction", "error.type", "action", "whimbrel.tls.outcome", "whimbrel.engine", "whimbrel.loop"];
+        string[] allowed = ["network.transport", "network.type", "server.address", "server.port",
+            "network.io.direction", "error.type", "action", "whimbrel.tls.outcome", "whimbrel.engine", "whimbrel.loop"];
         foreach (var each in Read()) Assert.All(each.Labels.Keys, label => Assert.Contains(label, allowed));
-        Assert.All(_instruments.Values, instrument => Assert.False(string.IsNullOrEmpty(instrument.Unit) || string.IsNullOrEmpty(instrument.Description), instrument.Name));
+        Assert.All(_instruments.Values, instrument => Assert.False(
+            string.IsNullOrEmpty(instrument.Unit) || string.IsNullOrEmpty(instrument.Description), instrument.Name));
     }
 
     [Fact]
@@ -188,13 +204,16 @@ public sealed class MetersTests : IAsyncLifetime
     {
         await _server.DisposeAsync();
         TlsOptions tls = new() { Certificate = TlsCertificate.From(TestCertificates.Server) };
-        _server = new Server(new ServerOptions { Engine = _engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Tls = tls }, static () => new Echo());
+        _server = new Server(
+            new ServerOptions { Engine = _engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Tls = tls },
+            static () => new Echo());
         await _server.StartAsync(TestContext.Current.CancellationToken);
 
         // Began before the listener started: its start time was not recorded.
         using Socket early = await ConnectAsync();
         await UntilAsync(() => _server.ReadCounters().TlsShaking == 1);
-        for (int i = 0; i < _engine.LoopCount; i++) await _engine.GetLoop(i).PostAsync(static () => { }); // it is counted a moment before it begins
+        // it is counted a moment before it begins
+        for (int i = 0; i < _engine.LoopCount; i++) await _engine.GetLoop(i).PostAsync(static () => { });
         await ListenAsync();
         await ShakeAsync(early);
         Assert.Empty(TimesOfHandshakes());
@@ -225,18 +244,26 @@ public sealed class MetersTests : IAsyncLifetime
     }
 
     private static (object? Outcome, object? Version, object? Error) OutcomeOf(Dictionary<string, object?> labels) =>
-        (labels["whimbrel.tls.outcome"], labels.GetValueOrDefault("tls.protocol.version"), labels.GetValueOrDefault("error.type"));
+        (labels["whimbrel.tls.outcome"], labels.GetValueOrDefault("tls.protocol.version"),
+            labels.GetValueOrDefault("error.type"));
 
     private (double Value, Dictionary<string, object?> Labels)[] TimesOfHandshakes() =>
-        [.. _seen.Where(m => m.Name == "whimbrel.server.tls_handshake.duration" && Equals(m.Labels.GetValueOrDefault("server.port"), Port)).Select(m => (m.Value, m.Labels))];
+        [.. _seen.Where(m => m.Name == "whimbrel.server.tls_handshake.duration"
+            && Equals(m.Labels.GetValueOrDefault("server.port"), Port)).Select(m => (m.Value, m.Labels))];
 
     /// <summary>A handshake and an echo, which arrives after the server has recorded the handshake.</summary>
     private static async Task ShakeAsync(Socket socket)
     {
         SslStream stream = new(new NetworkStream(socket), leaveInnerStreamOpen: false);
-        X509ChainPolicy policy = new() { TrustMode = X509ChainTrustMode.CustomRootTrust, RevocationMode = X509RevocationMode.NoCheck };
+        X509ChainPolicy policy =
+            new() { TrustMode = X509ChainTrustMode.CustomRootTrust, RevocationMode = X509RevocationMode.NoCheck };
         policy.CustomTrustStore.AddRange(TestCertificates.Roots);
-        await stream.AuthenticateAsClientAsync(new SslClientAuthenticationOptions { TargetHost = "chat.test", CertificateChainPolicy = policy, AllowTlsResume = false }, TestContext.Current.CancellationToken);
+        await stream.AuthenticateAsClientAsync(new SslClientAuthenticationOptions
+        {
+            TargetHost = "chat.test",
+            CertificateChainPolicy = policy,
+            AllowTlsResume = false
+        }, TestContext.Current.CancellationToken);
         await stream.WriteAsync("echo"u8.ToArray(), TestContext.Current.CancellationToken);
         await stream.ReadExactlyAsync(new byte[4], TestContext.Current.CancellationToken);
     }
@@ -254,14 +281,18 @@ public sealed class MetersTests : IAsyncLifetime
         await UntilAsync(() => _instruments.ContainsKey("whimbrel.broadcast.duration"));
         long began = System.Diagnostics.Stopwatch.GetTimestamp();
         Session? except = null;
-        BroadcastResult first = await _server.Sessions.BroadcastAsync("a", cancellationToken: TestContext.Current.CancellationToken);
-        BroadcastResult second = await _server.Sessions.BroadcastAsync("b", predicate: session => Interlocked.CompareExchange(ref except, session, null) is not null, cancellationToken: TestContext.Current.CancellationToken);
+        BroadcastResult first = await _server.Sessions.BroadcastAsync("a",
+            cancellationToken: TestContext.Current.CancellationToken);
+        BroadcastResult second = await _server.Sessions.BroadcastAsync("b",
+            predicate: session => Interlocked.CompareExchange(ref except, session, null) is not null,
+            cancellationToken: TestContext.Current.CancellationToken);
         double took = System.Diagnostics.Stopwatch.GetElapsedTime(began).TotalSeconds;
         _server.Sessions.Broadcast("c");
         byte[] got = new byte[16];
         foreach (Socket each in all)
         {
-            for (int read = 0; read == 0 || got[read - 1] != 'c';) read += await each.ReceiveAsync(got.AsMemory(read), TestContext.Current.CancellationToken);
+            for (int read = 0; read == 0 || got[read - 1] != 'c';)
+                read += await each.ReceiveAsync(got.AsMemory(read), TestContext.Current.CancellationToken);
         }
 
         Assert.Equal((3, 2), (first.Queued, second.Queued));
@@ -280,7 +311,8 @@ public sealed class MetersTests : IAsyncLifetime
         await UntilAsync(() => _instruments.ContainsKey("whimbrel.broadcast.duration"));
         using Socket one = await ConnectAsync();
         await EchoAsync(one, 1);
-        Assert.Equal(1, (await _server.Sessions.BroadcastAsync("a", cancellationToken: TestContext.Current.CancellationToken)).Queued);
+        Assert.Equal(1, (await _server.Sessions.BroadcastAsync("a",
+            cancellationToken: TestContext.Current.CancellationToken)).Queued);
         DiagnosticEvent notice = await _noticed.Task.WaitAsync(s_deadline, TestContext.Current.CancellationToken);
         Assert.Contains("listener of the meter", notice.Message, StringComparison.Ordinal);
     }
@@ -290,7 +322,8 @@ public sealed class MetersTests : IAsyncLifetime
     {
         await ListenAsync(static instrument =>
         {
-            if (instrument.Name == "whimbrel.server.connection.duration") throw new InvalidOperationException("a listener");
+            if (instrument.Name == "whimbrel.server.connection.duration")
+                throw new InvalidOperationException("a listener");
         });
         using Socket stays = await ConnectAsync();
         await EchoAsync(stays, 10);

@@ -18,7 +18,13 @@ public sealed class NativeMemoryTests
         Assert.SkipUnless(KernelProbe.HasEpoll, "The resident memory of a process is read from /proc.");
         CancellationToken stop = TestContext.Current.CancellationToken;
         await using Engine engine = new(new EngineOptions { Loops = 1 });
-        Server server = new(new ServerOptions { Engine = engine, Address = "tcp://127.0.0.1:0", SendLimitBytes = Each, SlowConsumer = SlowConsumer.Wait }, static () => new Filler());
+        Server server = new(new ServerOptions
+        {
+            Engine = engine,
+            Address = "tcp://127.0.0.1:0",
+            SendLimitBytes = Each,
+            SlowConsumer = SlowConsumer.Wait
+        }, static () => new Filler());
         await server.StartAsync();
         long before = ResidentBytes();
         List<Socket> clients = [];
@@ -36,7 +42,8 @@ public sealed class NativeMemoryTests
         foreach (Socket client in clients) client.Close(0);
         await Until(() => loop.ReadCounters().Connections == 0, stop);
         await Until(() => loop.Blocks.HeldBytes < 2 * 1024 * 1024, stop);
-        Assert.SkipUnless(ResidentBytes() - before < Clients * (Each / 2L) || File.Exists("/lib/x86_64-linux-gnu/libc.so.6"), "Only glibc gives freed memory back on request.");
+        Assert.SkipUnless(ResidentBytes() - before < Clients * (Each / 2L)
+            || File.Exists("/lib/x86_64-linux-gnu/libc.so.6"), "Only glibc gives freed memory back on request.");
         await Until(() => ResidentBytes() - before < Clients * (Each / 6L), stop);
         await server.StopAsync();
     }
@@ -54,8 +61,10 @@ public sealed class NativeMemoryTests
 
     private static long ResidentBytes()
     {
-        string line = File.ReadLines("/proc/self/status").First(static l => l.StartsWith("VmRSS:", StringComparison.Ordinal));
-        return 1024 * long.Parse(line["VmRSS:".Length..^"kB".Length], NumberStyles.Integer | NumberStyles.AllowLeadingWhite | NumberStyles.AllowTrailingWhite, CultureInfo.InvariantCulture);
+        string line = File.ReadLines("/proc/self/status")
+            .First(static l => l.StartsWith("VmRSS:", StringComparison.Ordinal));
+        return 1024 * long.Parse(line["VmRSS:".Length..^"kB".Length], NumberStyles.Integer
+            | NumberStyles.AllowLeadingWhite | NumberStyles.AllowTrailingWhite, CultureInfo.InvariantCulture);
     }
 
     private sealed class Filler : Session

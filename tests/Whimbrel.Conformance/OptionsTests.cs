@@ -39,7 +39,8 @@ public sealed class OptionsTests
         Assert.Contains("ServerOptions has 8 mistakes", message, StringComparison.Ordinal);
         Assert.Contains("SendLimitBytes = 4095, allowed 4096 to 1073741824", message, StringComparison.Ordinal);
         Assert.Contains("UnreadLimitBytes = 1023, allowed 1024 to 1073741824", message, StringComparison.Ordinal);
-        Assert.Contains("DrainTimeout = 00:00:00.0090000, allowed 00:00:00.0100000 to 01:00:00", message, StringComparison.Ordinal);
+        Assert.Contains("DrainTimeout = 00:00:00.0090000, allowed 00:00:00.0100000 to 01:00:00", message,
+            StringComparison.Ordinal);
         Assert.Contains("SlowConsumer = 99, allowed Disconnect, DropNewest, Wait", message, StringComparison.Ordinal);
         Assert.Contains("Backlog = 0, allowed 1 to 65535", message, StringComparison.Ordinal);
         Assert.Contains("MaxConnections = 0, allowed 1 to 10000000", message, StringComparison.Ordinal);
@@ -54,33 +55,57 @@ public sealed class OptionsTests
         { "host names are not resolved here", new ServerOptions { EndPoint = new DnsEndPoint("localhost", 0) } },
         { "SendLimitBytes = 1073741825", new ServerOptions { EndPoint = s_any, SendLimitBytes = (1 << 30) + 1 } },
         { "UnreadLimitBytes = 1073741825", new ServerOptions { EndPoint = s_any, UnreadLimitBytes = (1 << 30) + 1 } },
-        { "Address and EndPoint are both given", new ServerOptions { EndPoint = s_any, Address = "tcp://127.0.0.1:0" } },
-        { "Address and EndPoints are both given", new ServerOptions { EndPoints = [s_any], Address = "tcp://127.0.0.1:0" } },
-        { "Address: 'tcp://127.0.0.1' is no address: the port is missing", new ServerOptions { Address = "tcp://127.0.0.1" } },
+        { "Address and EndPoint are both given",
+            new ServerOptions { EndPoint = s_any, Address = "tcp://127.0.0.1:0" } },
+        { "Address and EndPoints are both given",
+            new ServerOptions { EndPoints = [s_any], Address = "tcp://127.0.0.1:0" } },
+        { "Address: 'tcp://127.0.0.1' is no address: the port is missing",
+            new ServerOptions { Address = "tcp://127.0.0.1" } },
         { "a server listens at addresses of this machine", new ServerOptions { Address = "tcp://example.org:80" } },
         { "Address = memory://a, the ", new ServerOptions { Address = "memory://a" } },
         { "names the service 'no-such-service'", new ServerOptions { Address = "tcp://127.0.0.1:no-such-service" } },
-        { "DrainTimeout = 01:00:00.0010000", new ServerOptions { EndPoint = s_any, DrainTimeout = TimeSpan.FromHours(1) + TimeSpan.FromMilliseconds(1) } },
+        { "DrainTimeout = 01:00:00.0010000", new ServerOptions
+        {
+            EndPoint = s_any,
+            DrainTimeout = TimeSpan.FromHours(1) + TimeSpan.FromMilliseconds(1)
+        } },
         { "Backlog = 65536", new ServerOptions { EndPoint = s_any, Backlog = 65_536 } },
         { "MaxConnections = 10000001", new ServerOptions { EndPoint = s_any, MaxConnections = 10_000_001 } },
         { "allowed IPEndPoint or UnixDomainSocketEndPoint", new ServerOptions { EndPoint = new OtherEndPoint() } },
-        { "KeepAliveTime = 00:01:00, has no effect without KeepAlive = True", new ServerOptions { EndPoint = s_any, KeepAliveTime = TimeSpan.FromMinutes(1) } },
-        { "KeepAliveInterval = 00:00:01, has no effect without KeepAlive = True", new ServerOptions { EndPoint = s_any, KeepAliveInterval = TimeSpan.FromSeconds(1) } },
-        { "KeepAliveCount = 1, has no effect without KeepAlive = True", new ServerOptions { EndPoint = s_any, KeepAliveCount = 1 } },
-        { "KeepAliveTime = 00:00:01.5000000, allowed whole seconds from 00:00:01 to 09:06:07, or zero", new ServerOptions { EndPoint = s_any, KeepAlive = true, KeepAliveTime = TimeSpan.FromSeconds(1.5) } },
-        { "KeepAliveTime = 09:06:08", new ServerOptions { EndPoint = s_any, KeepAlive = true, KeepAliveTime = TimeSpan.FromSeconds(32_768) } },
-        { "KeepAliveInterval = -00:00:01", new ServerOptions { EndPoint = s_any, KeepAlive = true, KeepAliveInterval = TimeSpan.FromSeconds(-1) } },
-        { "KeepAliveCount = 128, allowed 0 to 127", new ServerOptions { EndPoint = s_any, KeepAlive = true, KeepAliveCount = 128 } },
-        { "UserTimeout = 24.00:00:00.0010000, allowed whole milliseconds", new ServerOptions { EndPoint = s_any, UserTimeout = TimeSpan.FromDays(24) + TimeSpan.FromMilliseconds(1) } },
-        { "UserTimeout = 00:00:00.0005000, allowed whole milliseconds", new ServerOptions { EndPoint = s_any, UserTimeout = TimeSpan.FromMicroseconds(500) } },
-        { "BusyPoll = 00:00:01.0000010, allowed whole microseconds", new ServerOptions { EndPoint = s_any, BusyPoll = TimeSpan.FromSeconds(1) + TimeSpan.FromMicroseconds(1) } },
-        { "TypeOfService = 253, allowed multiples of 4 from 0 to 252", new ServerOptions { EndPoint = s_any, TypeOfService = 253 } },
+        { "KeepAliveTime = 00:01:00, has no effect without KeepAlive = True",
+            new ServerOptions { EndPoint = s_any, KeepAliveTime = TimeSpan.FromMinutes(1) } },
+        { "KeepAliveInterval = 00:00:01, has no effect without KeepAlive = True",
+            new ServerOptions { EndPoint = s_any, KeepAliveInterval = TimeSpan.FromSeconds(1) } },
+        { "KeepAliveCount = 1, has no effect without KeepAlive = True",
+            new ServerOptions { EndPoint = s_any, KeepAliveCount = 1 } },
+        { "KeepAliveTime = 00:00:01.5000000, allowed whole seconds from 00:00:01 to 09:06:07, or zero",
+            new ServerOptions { EndPoint = s_any, KeepAlive = true, KeepAliveTime = TimeSpan.FromSeconds(1.5) } },
+        { "KeepAliveTime = 09:06:08",
+            new ServerOptions { EndPoint = s_any, KeepAlive = true, KeepAliveTime = TimeSpan.FromSeconds(32_768) } },
+        { "KeepAliveInterval = -00:00:01",
+            new ServerOptions { EndPoint = s_any, KeepAlive = true, KeepAliveInterval = TimeSpan.FromSeconds(-1) } },
+        { "KeepAliveCount = 128, allowed 0 to 127",
+            new ServerOptions { EndPoint = s_any, KeepAlive = true, KeepAliveCount = 128 } },
+        { "UserTimeout = 24.00:00:00.0010000, allowed whole milliseconds", new ServerOptions
+        {
+            EndPoint = s_any,
+            UserTimeout = TimeSpan.FromDays(24) + TimeSpan.FromMilliseconds(1)
+        } },
+        { "UserTimeout = 00:00:00.0005000, allowed whole milliseconds",
+            new ServerOptions { EndPoint = s_any, UserTimeout = TimeSpan.FromMicroseconds(500) } },
+        { "BusyPoll = 00:00:01.0000010, allowed whole microseconds",
+            new ServerOptions { EndPoint = s_any, BusyPoll = TimeSpan.FromSeconds(1) + TimeSpan.FromMicroseconds(1) } },
+        { "TypeOfService = 253, allowed multiples of 4 from 0 to 252",
+            new ServerOptions { EndPoint = s_any, TypeOfService = 253 } },
         { "TypeOfService = 256", new ServerOptions { EndPoint = s_any, TypeOfService = 256 } },
         { "TypeOfService = -4", new ServerOptions { EndPoint = s_any, TypeOfService = -4 } },
-        { "BindToDevice = '', a device name has 1 to 15 bytes", new ServerOptions { EndPoint = s_any, BindToDevice = "" } },
-        { "BindToDevice = '1234567890123456'", new ServerOptions { EndPoint = s_any, BindToDevice = "1234567890123456" } },
+        { "BindToDevice = '', a device name has 1 to 15 bytes",
+            new ServerOptions { EndPoint = s_any, BindToDevice = "" } },
+        { "BindToDevice = '1234567890123456'",
+            new ServerOptions { EndPoint = s_any, BindToDevice = "1234567890123456" } },
         { "FastOpenQueue = -1, allowed 0 to 65535", new ServerOptions { EndPoint = s_any, FastOpenQueue = -1 } },
-        { "DeferAccept = 01:00:01, allowed whole seconds", new ServerOptions { EndPoint = s_any, DeferAccept = TimeSpan.FromSeconds(3601) } },
+        { "DeferAccept = 01:00:01, allowed whole seconds",
+            new ServerOptions { EndPoint = s_any, DeferAccept = TimeSpan.FromSeconds(3601) } },
     };
 
     [Theory]
@@ -92,34 +117,56 @@ public sealed class OptionsTests
         Assert.Contains("1 mistake:", message, StringComparison.Ordinal);
     }
 
-    private static ClientOptions Policy(ReconnectPolicy policy) => new() { EndPoint = new UnixDomainSocketEndPoint("/a"), Reconnect = policy };
+    private static ClientOptions Policy(ReconnectPolicy policy) =>
+        new() { EndPoint = new UnixDomainSocketEndPoint("/a"), Reconnect = policy };
 
     public static TheoryData<string, ClientOptions> ClientMistakes => new()
     {
         { "EndPoint is missing", new ClientOptions() },
         { "EndPoint has port 0", new ClientOptions { EndPoint = s_any } },
         { "EndPoint has port 0", new ClientOptions { EndPoint = new DnsEndPoint("localhost", 0) } },
-        { "EndPoints has 65 entries, allowed 1 to 64", new ClientOptions { EndPoints = [.. Enumerable.Repeat(new UnixDomainSocketEndPoint("/a"), 65)] } },
-        { "EndPoint and EndPoints are both given", new ClientOptions { EndPoint = new UnixDomainSocketEndPoint("/a"), EndPoints = [new UnixDomainSocketEndPoint("/a")] } },
-        { "LocalEndPoint = ", new ClientOptions { EndPoint = new UnixDomainSocketEndPoint("/a"), LocalEndPoint = new DnsEndPoint("localhost", 0) } },
+        { "EndPoints has 65 entries, allowed 1 to 64",
+            new ClientOptions { EndPoints = [.. Enumerable.Repeat(new UnixDomainSocketEndPoint("/a"), 65)] } },
+        { "EndPoint and EndPoints are both given", new ClientOptions
+        {
+            EndPoint = new UnixDomainSocketEndPoint("/a"),
+            EndPoints = [new UnixDomainSocketEndPoint("/a")]
+        } },
+        { "LocalEndPoint = ", new ClientOptions
+        {
+            EndPoint = new UnixDomainSocketEndPoint("/a"),
+            LocalEndPoint = new DnsEndPoint("localhost", 0)
+        } },
         { "Reconnect.InitialDelay = 00:00:00", Policy(new ReconnectPolicy { InitialDelay = TimeSpan.Zero }) },
-        { "Reconnect.MaxDelay = 00:00:00.4000000, allowed 00:00:00.5000000 to ", Policy(new ReconnectPolicy { MaxDelay = TimeSpan.FromMilliseconds(400) }) },
+        { "Reconnect.MaxDelay = 00:00:00.4000000, allowed 00:00:00.5000000 to ",
+            Policy(new ReconnectPolicy { MaxDelay = TimeSpan.FromMilliseconds(400) }) },
         { "Reconnect.ResetAfter = ", Policy(new ReconnectPolicy { ResetAfter = TimeSpan.FromDays(2) }) },
         { "Reconnect.Factor = 0.9, allowed 1 to 100", Policy(new ReconnectPolicy { Factor = 0.9 }) },
         { "Reconnect.Factor = NaN, allowed 1 to 100", Policy(new ReconnectPolicy { Factor = double.NaN }) },
         { "Reconnect.MaxAttempts = 0", Policy(new ReconnectPolicy { MaxAttempts = 0 }) },
         { "Reconnect.MaxElapsed = 00:00:00", Policy(new ReconnectPolicy { MaxElapsed = TimeSpan.Zero }) },
         { "Address has port 0", new ClientOptions { Address = "tcp://127.0.0.1:0" } },
-        { "Address and EndPoint are both given", new ClientOptions { Address = "tcp://127.0.0.1:1", EndPoint = new UnixDomainSocketEndPoint("/a") } },
+        { "Address and EndPoint are both given",
+            new ClientOptions { Address = "tcp://127.0.0.1:1", EndPoint = new UnixDomainSocketEndPoint("/a") } },
         { "Address: 'tcp:/127.0.0.1:80' is no address", new ClientOptions { Address = "tcp:/127.0.0.1:80" } },
-        { "EndPoint = [fe80::1]:80, a link-local address needs its interface", new ClientOptions { EndPoint = IPEndPoint.Parse("[fe80::1]:80") } },
-        { "ConnectTimeout = 00:00:00", new ClientOptions { EndPoint = new UnixDomainSocketEndPoint("/a"), ConnectTimeout = TimeSpan.Zero } },
-        { "ConnectTimeout = 02:00:00", new ClientOptions { EndPoint = new UnixDomainSocketEndPoint("/a"), ConnectTimeout = TimeSpan.FromHours(2) } },
-        { "LocalEndPoint = ", new ClientOptions { EndPoint = new UnixDomainSocketEndPoint("/a"), LocalEndPoint = new OtherEndPoint() } },
-        // tidy: fixed port because nothing is bound or connected
-        { "FreeBind = True, has no effect without LocalEndPoint", new ClientOptions { EndPoint = new IPEndPoint(IPAddress.Loopback, 1), FreeBind = true } },
-        { "KeepAlive = True, Unix sockets have no SO_KEEPALIVE", new ClientOptions { EndPoint = new UnixDomainSocketEndPoint("/a"), KeepAlive = true } },
-        { "SendLimitBytes = 0", new ClientOptions { EndPoint = new UnixDomainSocketEndPoint("/a"), SendLimitBytes = 0 } },
+        { "EndPoint = [fe80::1]:80, a link-local address needs its interface",
+            new ClientOptions { EndPoint = IPEndPoint.Parse("[fe80::1]:80") } },
+        { "ConnectTimeout = 00:00:00",
+            new ClientOptions { EndPoint = new UnixDomainSocketEndPoint("/a"), ConnectTimeout = TimeSpan.Zero } },
+        { "ConnectTimeout = 02:00:00", new ClientOptions
+        {
+            EndPoint = new UnixDomainSocketEndPoint("/a"),
+            ConnectTimeout = TimeSpan.FromHours(2)
+        } },
+        { "LocalEndPoint = ",
+            new ClientOptions { EndPoint = new UnixDomainSocketEndPoint("/a"), LocalEndPoint = new OtherEndPoint() } },
+        { "FreeBind = True, has no effect without LocalEndPoint",
+            // tidy: fixed port because nothing is bound or connected
+            new ClientOptions { EndPoint = new IPEndPoint(IPAddress.Loopback, 1), FreeBind = true } },
+        { "KeepAlive = True, Unix sockets have no SO_KEEPALIVE",
+            new ClientOptions { EndPoint = new UnixDomainSocketEndPoint("/a"), KeepAlive = true } },
+        { "SendLimitBytes = 0",
+            new ClientOptions { EndPoint = new UnixDomainSocketEndPoint("/a"), SendLimitBytes = 0 } },
     };
 
     [Theory]
@@ -134,13 +181,52 @@ public sealed class OptionsTests
     [Fact]
     public void The_edges_of_every_range_are_allowed()
     {
-        new ServerOptions { EndPoint = s_any, SendLimitBytes = 4096, UnreadLimitBytes = 1024, DrainTimeout = TimeSpan.FromMilliseconds(10), Backlog = 1, MaxConnections = 1 }.Validate(Engine.Default);
-        new ServerOptions { EndPoint = s_any, SendLimitBytes = 1 << 30, UnreadLimitBytes = 1 << 30, DrainTimeout = TimeSpan.FromHours(1), Backlog = 65_535, MaxConnections = 10_000_000, ReceiveBufferBytes = 1 << 30, SendBufferBytes = 1 << 30 }.Validate(Engine.Default);
-        new ClientOptions { EndPoint = new UnixDomainSocketEndPoint(new string('a', 107)), ConnectTimeout = TimeSpan.FromMilliseconds(1) }.Validate(Engine.Default);
-        new ClientOptions { EndPoint = new UnixDomainSocketEndPoint("a"), ConnectTimeout = TimeSpan.FromHours(1) }.Validate(Engine.Default);
-        new ClientOptions { EndPoints = [.. Enumerable.Repeat(new UnixDomainSocketEndPoint("/a"), 64)] }.Validate(Engine.Default);
-        Policy(new ReconnectPolicy { InitialDelay = TimeSpan.FromMilliseconds(1), MaxDelay = TimeSpan.FromMilliseconds(1), Factor = 1, MaxAttempts = 1, MaxElapsed = TimeSpan.FromMilliseconds(1), ResetAfter = TimeSpan.Zero }).Validate(Engine.Default);
-        Policy(new ReconnectPolicy { InitialDelay = TimeSpan.FromHours(1), MaxDelay = TimeSpan.FromDays(1), Factor = 100, MaxElapsed = TimeSpan.MaxValue, ResetAfter = TimeSpan.FromDays(1) }).Validate(Engine.Default);
+        new ServerOptions
+        {
+            EndPoint = s_any,
+            SendLimitBytes = 4096,
+            UnreadLimitBytes = 1024,
+            DrainTimeout = TimeSpan.FromMilliseconds(10),
+            Backlog = 1,
+            MaxConnections = 1
+        }.Validate(Engine.Default);
+        new ServerOptions
+        {
+            EndPoint = s_any,
+            SendLimitBytes = 1 << 30,
+            UnreadLimitBytes = 1 << 30,
+            DrainTimeout = TimeSpan.FromHours(1),
+            Backlog = 65_535,
+            MaxConnections = 10_000_000,
+            ReceiveBufferBytes = 1 << 30,
+            SendBufferBytes = 1 << 30
+        }.Validate(Engine.Default);
+        new ClientOptions
+        {
+            EndPoint = new UnixDomainSocketEndPoint(new string('a', 107)),
+            ConnectTimeout = TimeSpan.FromMilliseconds(1)
+        }.Validate(Engine.Default);
+        new ClientOptions { EndPoint = new UnixDomainSocketEndPoint("a"), ConnectTimeout = TimeSpan.FromHours(1) }
+            .Validate(Engine.Default);
+        new ClientOptions { EndPoints = [.. Enumerable.Repeat(new UnixDomainSocketEndPoint("/a"), 64)] }.Validate(
+            Engine.Default);
+        Policy(new ReconnectPolicy
+        {
+            InitialDelay = TimeSpan.FromMilliseconds(1),
+            MaxDelay = TimeSpan.FromMilliseconds(1),
+            Factor = 1,
+            MaxAttempts = 1,
+            MaxElapsed = TimeSpan.FromMilliseconds(1),
+            ResetAfter = TimeSpan.Zero
+        }).Validate(Engine.Default);
+        Policy(new ReconnectPolicy
+        {
+            InitialDelay = TimeSpan.FromHours(1),
+            MaxDelay = TimeSpan.FromDays(1),
+            Factor = 100,
+            MaxElapsed = TimeSpan.MaxValue,
+            ResetAfter = TimeSpan.FromDays(1)
+        }).Validate(Engine.Default);
     }
 
     [Fact]
@@ -179,19 +265,24 @@ public sealed class OptionsTests
             DeferAccept = TimeSpan.FromHours(1),
         }.Validate(Engine.Default);
         // tidy: fixed port because nothing is bound or connected
-        new ClientOptions { EndPoint = new IPEndPoint(IPAddress.Loopback, 1), LocalEndPoint = s_any, FreeBind = true }.Validate(Engine.Default);
+        new ClientOptions { EndPoint = new IPEndPoint(IPAddress.Loopback, 1), LocalEndPoint = s_any, FreeBind = true }
+            .Validate(Engine.Default);
     }
 
     [Fact]
     public async Task Options_of_another_system_or_engine_are_refused_by_name()
     {
         Assert.SkipUnless(OperatingSystem.IsLinux(), "The test is for systems other than Linux.");
-        string message = MistakesOf(new ServerOptions { EndPoint = s_any, ExclusiveAddressUse = true, ReusePort = true });
+        string message =
+            MistakesOf(new ServerOptions { EndPoint = s_any, ExclusiveAddressUse = true, ReusePort = true });
         Assert.Contains("2 mistakes", message, StringComparison.Ordinal);
-        Assert.Contains("ExclusiveAddressUse = True, only Windows has SO_EXCLUSIVEADDRUSE", message, StringComparison.Ordinal);
+        Assert.Contains("ExclusiveAddressUse = True, only Windows has SO_EXCLUSIVEADDRUSE", message,
+            StringComparison.Ordinal);
         Assert.Contains("ExclusiveAddressUse and ReusePort are both true", message, StringComparison.Ordinal);
         await using Engine portable = new(new EngineOptions { Kind = EngineKind.Portable, Loops = 1 });
-        Assert.Contains("ReuseAddress = False, the portable engine cannot", MistakesOf(new ServerOptions { Engine = portable, EndPoint = s_any, ReuseAddress = false }), StringComparison.Ordinal);
+        Assert.Contains("ReuseAddress = False, the portable engine cannot",
+            MistakesOf(new ServerOptions { Engine = portable, EndPoint = s_any, ReuseAddress = false }),
+            StringComparison.Ordinal);
     }
 
     [Fact]
@@ -199,12 +290,14 @@ public sealed class OptionsTests
     {
         Assert.Throws<ArgumentNullException>(() => new Server((ServerOptions)null!, static () => null!));
         Assert.Throws<ArgumentNullException>(() => new Server(new ServerOptions(), (Func<Session>)null!));
-        Assert.Throws<ArgumentNullException>(() => new Server(new ServerOptions(), (Func<SessionContext, Session>)null!));
+        Assert.Throws<ArgumentNullException>(
+            () => new Server(new ServerOptions(), (Func<SessionContext, Session>)null!));
         Assert.Throws<ArgumentNullException>(() => new Client((ClientOptions)null!, static () => null!));
         Assert.Throws<ArgumentNullException>(() => new Client(new ClientOptions(), (Func<Session>)null!));
         Assert.Throws<ArgumentNullException>(() => new Server((string)null!, static () => null!));
         Assert.Throws<ArgumentNullException>(() => new Client((string)null!, static () => null!));
-        Assert.Throws<ArgumentNullException>(() => new Client(new ClientOptions(), (Func<SessionContext, Session>)null!));
+        Assert.Throws<ArgumentNullException>(
+            () => new Client(new ClientOptions(), (Func<SessionContext, Session>)null!));
     }
 
     // ------------------------------------------------------------------ the engine's own options
@@ -212,12 +305,15 @@ public sealed class OptionsTests
     [Fact]
     public void All_mistakes_in_engine_options_are_reported_at_once()
     {
-        string message = Assert.Throws<ArgumentException>(() => new Engine(new EngineOptions { Kind = (EngineKind)77, Loops = 257, BlockedLoopMs = 0 })).Message;
+        string message = Assert.Throws<ArgumentException>(
+            () => new Engine(new EngineOptions { Kind = (EngineKind)77, Loops = 257, BlockedLoopMs = 0 })).Message;
         Assert.Contains("EngineOptions has 3 mistakes", message, StringComparison.Ordinal);
         Assert.Contains("Kind = 77, allowed Auto, Uring, Epoll, Portable", message, StringComparison.Ordinal);
         Assert.Contains("Loops = 257, allowed 0 to 256", message, StringComparison.Ordinal);
         Assert.Contains("BlockedLoopMs = 0, allowed 1 to 60000", message, StringComparison.Ordinal);
-        Assert.Contains("Loops = -1", Assert.Throws<ArgumentException>(() => new Engine(new EngineOptions { Loops = -1 })).Message, StringComparison.Ordinal);
+        Assert.Contains("Loops = -1",
+            Assert.Throws<ArgumentException>(() => new Engine(new EngineOptions { Loops = -1 })).Message,
+            StringComparison.Ordinal);
     }
 
     [Theory]
@@ -242,7 +338,8 @@ public sealed class OptionsTests
     public void A_wrong_value_of_the_environment_variable_fails_instead_of_being_ignored(string word)
     {
         ArgumentException e = Assert.Throws<ArgumentException>(() => EngineSelector.Choose(EngineKind.Auto, word));
-        Assert.Contains($"WHIMBREL_ENGINE = '{word}', allowed auto, uring, epoll, portable", e.Message, StringComparison.Ordinal);
+        Assert.Contains($"WHIMBREL_ENGINE = '{word}', allowed auto, uring, epoll, portable", e.Message,
+            StringComparison.Ordinal);
     }
 
     [Theory]

@@ -123,7 +123,9 @@ public abstract class SpliceTests
         {
             Pair = new Pair();
             _engine = engine;
-            _server = new Server(new ServerOptions { Engine = _engine, Address = "tcp://127.0.0.1:0", OnSocketCreated = hook }, () => Pair.Second = new Half(Pair));
+            _server = new Server(
+                new ServerOptions { Engine = _engine, Address = "tcp://127.0.0.1:0", OnSocketCreated = hook },
+                () => Pair.Second = new Half(Pair));
         }
 
         internal Pair Pair { get; }
@@ -180,7 +182,8 @@ public abstract class SpliceTests
             Taken = takes switch
             {
                 "all of it" => static length => length,
-                "a part now and then" => length => ++call % 3 == 0 ? Math.Min(length, 1 + (call * 7919 % 50_000)) : length,
+                "a part now and then" =>
+                    length => ++call % 3 == 0 ? Math.Min(length, 1 + (call * 7919 % 50_000)) : length,
                 "nothing at times" => length => ++call % 4 == 0 ? 0 : length,
                 _ => static _ => 0,
             },
@@ -191,7 +194,8 @@ public abstract class SpliceTests
             Assert.Equal(new PipeResult(Much, PipeEnd.Finished, default), result);
         }
 
-        if (takes == "all of it") Assert.True(calls.Spliced > Much / 2, $"{calls.Spliced} of {Much} bytes went without a copy.");
+        if (takes == "all of it")
+            Assert.True(calls.Spliced > Much / 2, $"{calls.Spliced} of {Much} bytes went without a copy.");
         if (takes.StartsWith("nothing", StringComparison.Ordinal)) Assert.True(calls.Read > 0);
         if (takes == "nothing ever") Assert.Equal(0, calls.Spliced);
         Assert.Equal(0, calls.Left);
@@ -205,9 +209,15 @@ public abstract class SpliceTests
     [InlineData("the target has an object of it")]
     public async Task If_the_kernel_cannot_splice_bytes_are_copied(string why)
     {
-        Ducts calls = new() { RefusesOpen = why == "no descriptors" ? Errno.EMFILE : 0, RefusesSplice = why == "not by this socket" ? Errno.EINVAL : 0 };
-        await using Rig rig = await StartAsync(calls, why == "the user may have its Socket object" ? static _ => { } : null);
-        if (why.StartsWith("the ", StringComparison.Ordinal)) Assert.NotNull((why == "the source has an object of it" ? rig.Pair.First : rig.Pair.Second)!.Socket);
+        Ducts calls = new()
+        {
+            RefusesOpen = why == "no descriptors" ? Errno.EMFILE : 0,
+            RefusesSplice = why == "not by this socket" ? Errno.EINVAL : 0
+        };
+        await using Rig rig = await StartAsync(calls,
+            why == "the user may have its Socket object" ? static _ => { } : null);
+        if (why.StartsWith("the ", StringComparison.Ordinal))
+            Assert.NotNull((why == "the source has an object of it" ? rig.Pair.First : rig.Pair.Second)!.Socket);
         Assert.Equal(new PipeResult(Much, PipeEnd.Finished, default), await PassAsync(rig, Much));
         Assert.Equal(0, calls.Spliced);
     }
@@ -221,7 +231,9 @@ public abstract class SpliceTests
         for (int i = 0; i < 200; i++)
         {
             rig.Source.Send(message);
-            for (int got = 0; got < message.Length;) got += await rig.Target.ReceiveAsync(message.AsMemory(got), TestContext.Current.CancellationToken).AsTask().WaitAsync(EpollOnCalls.Patience);
+            for (int got = 0; got < message.Length;)
+                got += await rig.Target.ReceiveAsync(message.AsMemory(got), TestContext.Current.CancellationToken)
+                    .AsTask().WaitAsync(EpollOnCalls.Patience);
         }
 
         Assert.Equal(0, calls.Left);
@@ -237,7 +249,8 @@ public abstract class SpliceTests
         Task writing = WriteAsync(rig.Source, long.MaxValue);
         await EpollOnCalls.UntilAsync(() => calls.Spliced > 0);
         Volatile.Write(ref broken, 1);
-        PipeResult result = await rig.Pair.First!.Pipe!.WaitAsync(EpollOnCalls.Patience, TestContext.Current.CancellationToken);
+        PipeResult result = await rig.Pair.First!.Pipe!.WaitAsync(EpollOnCalls.Patience,
+            TestContext.Current.CancellationToken);
         Assert.Equal((PipeEnd.TargetEnded, CloseCause.TimedOut), (result.End, result.Reason.Cause));
         await Assert.ThrowsAsync<SocketException>(() => writing.WaitAsync(EpollOnCalls.Patience));
         await Assert.ThrowsAsync<SocketException>(() => reading.WaitAsync(EpollOnCalls.Patience));
@@ -252,11 +265,14 @@ public abstract class SpliceTests
         {
             Task reading = ReadAsync(rig.Target, long.MaxValue, CancellationToken.None);
             Task writing = WriteAsync(rig.Source, long.MaxValue);
-            PipeResult result = await rig.Pair.First!.Pipe!.WaitAsync(EpollOnCalls.Patience, TestContext.Current.CancellationToken);
+            PipeResult result = await rig.Pair.First!.Pipe!.WaitAsync(EpollOnCalls.Patience,
+                TestContext.Current.CancellationToken);
             Assert.Equal(PipeEnd.SourceEnded, result.End);
-            Assert.Equal(CloseCause.LocalAbort, (await rig.Pair.Second!.Ended.Task.WaitAsync(EpollOnCalls.Patience)).Cause);
+            Assert.Equal(CloseCause.LocalAbort,
+                (await rig.Pair.Second!.Ended.Task.WaitAsync(EpollOnCalls.Patience)).Cause);
             // A reset, not an orderly end of stream.
-            Assert.Equal(SocketError.ConnectionReset, (await Assert.ThrowsAsync<SocketException>(() => reading.WaitAsync(EpollOnCalls.Patience))).SocketErrorCode);
+            Assert.Equal(SocketError.ConnectionReset, (await Assert.ThrowsAsync<SocketException>(
+                () => reading.WaitAsync(EpollOnCalls.Patience))).SocketErrorCode);
             await Assert.ThrowsAsync<SocketException>(() => writing.WaitAsync(EpollOnCalls.Patience));
         }
 
@@ -273,9 +289,11 @@ public abstract class SpliceTests
         await EpollOnCalls.UntilAsync(() => calls.Spliced > 0);
         rig.Source.LingerState = new System.Net.Sockets.LingerOption(true, 0);
         rig.Source.Dispose();
-        PipeResult result = await rig.Pair.First!.Pipe!.WaitAsync(EpollOnCalls.Patience, TestContext.Current.CancellationToken);
+        PipeResult result = await rig.Pair.First!.Pipe!.WaitAsync(EpollOnCalls.Patience,
+            TestContext.Current.CancellationToken);
         Assert.Equal((PipeEnd.SourceEnded, CloseCause.PeerReset), (result.End, result.Reason.Cause));
-        Assert.Equal(SocketError.ConnectionReset, (await Assert.ThrowsAsync<SocketException>(() => reading.WaitAsync(EpollOnCalls.Patience))).SocketErrorCode);
+        Assert.Equal(SocketError.ConnectionReset, (await Assert.ThrowsAsync<SocketException>(
+            () => reading.WaitAsync(EpollOnCalls.Patience))).SocketErrorCode);
         await Record.ExceptionAsync(() => writing.WaitAsync(EpollOnCalls.Patience));
     }
 
@@ -310,11 +328,14 @@ public abstract class SpliceTests
         }
 
         rig.Source.Send([0xFF], SocketFlags.OutOfBand);
-        sent += await rig.Source.SendAsync(piece, TestContext.Current.CancellationToken).AsTask().WaitAsync(EpollOnCalls.Patience);
+        sent += await rig.Source.SendAsync(piece, TestContext.Current.CancellationToken).AsTask()
+            .WaitAsync(EpollOnCalls.Patience);
         rig.Source.Shutdown(SocketShutdown.Send);
         isSent.Set();
-        await ReadAsync(rig.Target, sent, TestContext.Current.CancellationToken, got).WaitAsync(EpollOnCalls.Patience, TestContext.Current.CancellationToken);
-        Assert.Equal(new PipeResult(sent, PipeEnd.Finished, default), await rig.Pair.First!.Pipe!.WaitAsync(EpollOnCalls.Patience, TestContext.Current.CancellationToken));
+        await ReadAsync(rig.Target, sent, TestContext.Current.CancellationToken, got)
+            .WaitAsync(EpollOnCalls.Patience, TestContext.Current.CancellationToken);
+        Assert.Equal(new PipeResult(sent, PipeEnd.Finished, default),
+            await rig.Pair.First!.Pipe!.WaitAsync(EpollOnCalls.Patience, TestContext.Current.CancellationToken));
         Assert.True(waited);
         Assert.True(calls.Spliced > 0);
     }
@@ -345,7 +366,8 @@ public abstract class SpliceTests
             Assert.True(rig.Pair.First!.Post(static source => ((TaskCompletionSource)source!).SetResult(), ran));
             await ran.Task.WaitAsync(EpollOnCalls.Patience, TestContext.Current.CancellationToken);
             long spliced = calls.Spliced;
-            await ReadAsync(rig.Target, (round + 1) * part, TestContext.Current.CancellationToken, round * part).WaitAsync(EpollOnCalls.Patience, TestContext.Current.CancellationToken);
+            await ReadAsync(rig.Target, (round + 1) * part, TestContext.Current.CancellationToken, round * part)
+                .WaitAsync(EpollOnCalls.Patience, TestContext.Current.CancellationToken);
             await EpollOnCalls.UntilAsync(() => calls.Spliced > spliced);
         }
 
@@ -360,12 +382,14 @@ public abstract class SpliceTests
         Ducts calls = new();
         await using Rig rig = await StartAsync(calls);
         Task<PipeResult> back = await rig.BackAsync();
-        Task[] all = [WriteAsync(rig.Source, Much), ReadAsync(rig.Target, Much, default), WriteAsync(rig.Target, Much), ReadAsync(rig.Source, Much, default)];
+        Task[] all = [WriteAsync(rig.Source, Much), ReadAsync(rig.Target, Much, default), WriteAsync(rig.Target, Much),
+            ReadAsync(rig.Source, Much, default)];
         await Task.WhenAll(all).WaitAsync(EpollOnCalls.Patience, TestContext.Current.CancellationToken);
         rig.Source.Shutdown(SocketShutdown.Send);
         rig.Target.Shutdown(SocketShutdown.Send);
         PipeResult whole = new(Much, PipeEnd.Finished, default);
-        Assert.Equal(whole, await rig.Pair.First!.Pipe!.WaitAsync(EpollOnCalls.Patience, TestContext.Current.CancellationToken));
+        Assert.Equal(whole,
+            await rig.Pair.First!.Pipe!.WaitAsync(EpollOnCalls.Patience, TestContext.Current.CancellationToken));
         Assert.Equal(whole, await back.WaitAsync(EpollOnCalls.Patience, TestContext.Current.CancellationToken));
         Assert.True(calls.Spliced > 0);
     }
@@ -374,10 +398,12 @@ public abstract class SpliceTests
     private static async Task<PipeResult> PassAsync(Rig rig, long length)
     {
         Task writing = WriteAsync(rig.Source, length);
-        await ReadAsync(rig.Target, length, TestContext.Current.CancellationToken).WaitAsync(EpollOnCalls.Patience, TestContext.Current.CancellationToken);
+        await ReadAsync(rig.Target, length, TestContext.Current.CancellationToken)
+            .WaitAsync(EpollOnCalls.Patience, TestContext.Current.CancellationToken);
         await writing.WaitAsync(EpollOnCalls.Patience, TestContext.Current.CancellationToken);
         rig.Source.Shutdown(SocketShutdown.Send);
-        Assert.Equal(0, await rig.Target.ReceiveAsync(new byte[1], TestContext.Current.CancellationToken).AsTask().WaitAsync(EpollOnCalls.Patience));
+        Assert.Equal(0, await rig.Target.ReceiveAsync(new byte[1], TestContext.Current.CancellationToken).AsTask()
+            .WaitAsync(EpollOnCalls.Patience));
         return await rig.Pair.First!.Pipe!.WaitAsync(EpollOnCalls.Patience, TestContext.Current.CancellationToken);
     }
 
@@ -403,7 +429,8 @@ public abstract class SpliceTests
         byte[] memory = new byte[256 * 1024];
         while (read < length)
         {
-            int got = await socket.ReceiveAsync(memory.AsMemory(0, (int)Math.Min(memory.Length, length - read)), cancellation);
+            int got = await socket.ReceiveAsync(memory.AsMemory(0, (int)Math.Min(memory.Length, length - read)),
+                cancellation);
             if (got == 0) throw new EndOfStreamException($"The end after {read} bytes.");
             for (int i = 0; i < got; i++, read++)
             {

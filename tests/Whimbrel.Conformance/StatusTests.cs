@@ -50,7 +50,13 @@ public sealed class StatusTests : IAsyncLifetime
     }
 
     private Server MakeServer(string? path) =>
-        new(new ServerOptions { Engine = _engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), StatusPath = path, SendLimitBytes = 64 << 20 }, static () => new Echo());
+        new(new ServerOptions
+        {
+            Engine = _engine,
+            EndPoint = new IPEndPoint(IPAddress.Loopback, 0),
+            StatusPath = path,
+            SendLimitBytes = 64 << 20
+        }, static () => new Echo());
 
     private static async Task<JsonElement> ReadAsync(string path)
     {
@@ -81,7 +87,8 @@ public sealed class StatusTests : IAsyncLifetime
         using CancellationTokenSource end = CancellationTokenSource.CreateLinkedTokenSource(End);
         end.CancelAfter(s_deadline);
         JsonElement status;
-        while (!isSo(status = await ReadAsync(path))) await Task.Delay(5, end.Token); // tidy: waits because the status is polled
+        // tidy: waits because the status is polled
+        while (!isSo(status = await ReadAsync(path))) await Task.Delay(5, end.Token);
         return status;
     }
 
@@ -91,13 +98,15 @@ public sealed class StatusTests : IAsyncLifetime
         using Socket one = await ConnectAsync(_server), two = await ConnectAsync(_server);
         await EchoAsync(one, "0123456789");
         await EchoAsync(two, "0123456789");
-        JsonElement status = await UntilAsync(Path, static s => s.GetProperty("servers")[0].GetProperty("bytesSent").GetInt64() == 20);
+        JsonElement status = await UntilAsync(Path,
+            static s => s.GetProperty("servers")[0].GetProperty("bytesSent").GetInt64() == 20);
         Assert.Equal(1, status.GetProperty("whimbrel").GetInt32());
         Assert.Equal(Environment.ProcessId, status.GetProperty("pid").GetInt32());
         Assert.Equal(_engine.KindName, status.GetProperty("engine").GetProperty("kind").GetString());
         JsonElement server = status.GetProperty("servers")[0];
         Assert.Equal(_server.EndPoint!.ToString(), server.GetProperty("addresses")[0].GetString());
-        Assert.Equal((2, 2L, 20L), (server.GetProperty("sessions").GetInt32(), server.GetProperty("accepted").GetInt64(), server.GetProperty("bytesReceived").GetInt64()));
+        Assert.Equal((2, 2L, 20L), (server.GetProperty("sessions").GetInt32(),
+            server.GetProperty("accepted").GetInt64(), server.GetProperty("bytesReceived").GetInt64()));
         Assert.True(server.GetProperty("accepting").GetBoolean());
         JsonElement[] loops = [.. status.GetProperty("loops").EnumerateArray()];
         Assert.Equal([0, 1], loops.Select(static l => l.GetProperty("index").GetInt32()));
@@ -113,7 +122,8 @@ public sealed class StatusTests : IAsyncLifetime
         await using Server second = MakeServer(null);
         await second.StartAsync(End);
         JsonElement status = await ReadAsync(Path);
-        Assert.Equal([_server.EndPoint!.ToString(), second.EndPoint!.ToString()], status.GetProperty("servers").EnumerateArray().Select(static s => s.GetProperty("addresses")[0].GetString()));
+        Assert.Equal([_server.EndPoint!.ToString(), second.EndPoint!.ToString()], status.GetProperty("servers")
+            .EnumerateArray().Select(static s => s.GetProperty("addresses")[0].GetString()));
         await second.StopAsync();
         Assert.Equal(1, (await ReadAsync(Path)).GetProperty("servers").GetArrayLength());
     }
@@ -125,7 +135,8 @@ public sealed class StatusTests : IAsyncLifetime
         await UntilAsync(Path, static s => s.GetProperty("servers")[0].GetProperty("sessions").GetInt32() == 1);
         // More than any pair of socket buffers holds.
         _server.Broadcast(new byte[32 << 20]);
-        JsonElement server = (await UntilAsync(Path, static s => s.GetProperty("servers")[0].GetProperty("slowest").GetArrayLength() == 1)).GetProperty("servers")[0];
+        JsonElement server = (await UntilAsync(Path, static s => s.GetProperty("servers")[0].GetProperty("slowest")
+            .GetArrayLength() == 1)).GetProperty("servers")[0];
         JsonElement session = server.GetProperty("slowest")[0];
         Assert.Equal(slow.LocalEndPoint!.ToString(), session.GetProperty("peer").GetString());
         Assert.InRange(session.GetProperty("bytesPending").GetInt64(), 1, 32 << 20);
@@ -136,12 +147,14 @@ public sealed class StatusTests : IAsyncLifetime
     [Theory]
     [InlineData("x", "?")]
     [InlineData("l", null)]
-    public async Task An_end_point_of_the_programs_own_neither_breaks_the_line_nor_makes_it_endless(string command, string? expected)
+    public async Task An_end_point_of_the_programs_own_neither_breaks_the_line_nor_makes_it_endless(string command,
+        string? expected)
     {
         using Socket socket = await ConnectAsync(_server);
         await EchoAsync(socket, command);
         _server.Broadcast(new byte[32 << 20]);
-        JsonElement status = await UntilAsync(Path, static s => s.GetProperty("servers")[0].GetProperty("slowest").GetArrayLength() == 1);
+        JsonElement status = await UntilAsync(Path,
+            static s => s.GetProperty("servers")[0].GetProperty("slowest").GetArrayLength() == 1);
         string peer = status.GetProperty("servers")[0].GetProperty("slowest")[0].GetProperty("peer").GetString()!;
         if (expected is not null) Assert.Equal(expected, peer);
         Assert.InRange(peer.Length, 1, 200);
@@ -179,7 +192,8 @@ public sealed class StatusTests : IAsyncLifetime
             Assert.True(busy.IsBusy, "the pool was not blocked");
             gate.Set();
             Assert.True(answered, "no answer");
-            Assert.Contains("a posted action", JsonDocument.Parse(line).RootElement.GetProperty("loops")[0].GetProperty("running").GetString(), StringComparison.Ordinal);
+            Assert.Contains("a posted action", JsonDocument.Parse(line).RootElement.GetProperty("loops")[0]
+                .GetProperty("running").GetString(), StringComparison.Ordinal);
         }
         finally
         {
@@ -231,10 +245,12 @@ public sealed class StatusTests : IAsyncLifetime
     [Fact]
     public async Task Only_the_owner_may_connect_and_the_path_exists_while_the_server_is_started()
     {
-        if (!OperatingSystem.IsWindows()) Assert.Equal(UnixFileMode.UserRead | UnixFileMode.UserWrite, File.GetUnixFileMode(Path));
+        if (!OperatingSystem.IsWindows())
+            Assert.Equal(UnixFileMode.UserRead | UnixFileMode.UserWrite, File.GetUnixFileMode(Path));
         await _server.RestartAsync(TimeSpan.Zero);
         await ReadAsync(Path);
-        if (!OperatingSystem.IsWindows()) Assert.Equal(UnixFileMode.UserRead | UnixFileMode.UserWrite, File.GetUnixFileMode(Path));
+        if (!OperatingSystem.IsWindows())
+            Assert.Equal(UnixFileMode.UserRead | UnixFileMode.UserWrite, File.GetUnixFileMode(Path));
         await _server.StopAsync();
         Assert.False(File.Exists(Path));
         await _server.StartAsync(End);
@@ -265,7 +281,8 @@ public sealed class StatusTests : IAsyncLifetime
         await using Server onFile = MakeServer(file);
         NetworkException fault = await Assert.ThrowsAsync<NetworkException>(async () => await onFile.StartAsync(End));
         Assert.Equal(ErrorCategory.Bind, fault.Error.Category);
-        Assert.Contains($"ServerOptions.StatusPath: Cannot listen on {file}: already in use", fault.Message, StringComparison.Ordinal);
+        Assert.Contains($"ServerOptions.StatusPath: Cannot listen on {file}: already in use", fault.Message,
+            StringComparison.Ordinal);
         Assert.Equal("somebody's", await File.ReadAllTextAsync(file, End));
         Assert.False(onFile.IsAccepting);
 
@@ -299,13 +316,15 @@ public sealed class StatusTests : IAsyncLifetime
         await _server.StopAsync();
         using CancellationTokenSource end = CancellationTokenSource.CreateLinkedTokenSource(End);
         end.CancelAfter(s_deadline);
-        while (CountThreads() > 0) await Task.Delay(5, end.Token); // tidy: waits because the end of a thread raises no event
+        // tidy: waits because the end of a thread raises no event
+        while (CountThreads() > 0) await Task.Delay(5, end.Token);
     }
 
     private static int CountThreads()
     {
         int count = 0;
-        foreach (string task in Directory.EnumerateDirectories(string.Create(CultureInfo.InvariantCulture, $"/proc/{Environment.ProcessId}/task")))
+        foreach (string task in Directory.EnumerateDirectories(string.Create(CultureInfo.InvariantCulture,
+            $"/proc/{Environment.ProcessId}/task")))
         {
             try
             {

@@ -58,7 +58,8 @@ public sealed class StrandSendTests
 
     private sealed class Answering : Session
     {
-        private readonly TaskCompletionSource<CloseReason> _end = new(TaskCreationOptions.RunContinuationsAsynchronously);
+        private readonly TaskCompletionSource<CloseReason> _end =
+            new(TaskCreationOptions.RunContinuationsAsynchronously);
 
         internal Task<CloseReason> End => _end.Task;
 
@@ -89,7 +90,8 @@ public sealed class StrandSendTests
             if (data[0] == 'c') Close();
             if (data[0] == 't') throw new InvalidOperationException("thrown after a send");
             if (data[0] == 'h') HandOver(Next = new Answering { SaysHello = true }, holdsSends: true);
-            for (int i = 0; data[0] == 'g' && i < Gathered; i++) Send(message.AsSpan(i * GatheredBytes / Gathered, GatheredBytes / Gathered));
+            for (int i = 0; data[0] == 'g' && i < Gathered; i++)
+                Send(message.AsSpan(i * GatheredBytes / Gathered, GatheredBytes / Gathered));
             // The caller may reuse it.
             Array.Clear(message);
         }
@@ -103,8 +105,9 @@ public sealed class StrandSendTests
         protected override void OnDisconnected(CloseReason reason) => _end.TrySetResult(reason);
     }
 
-    // tidy: waits because an error would show immediately, and correct behaviour shows nothing
-    private static Task LookAsync() => Task.Delay(TimeSpan.FromMilliseconds(150), TestContext.Current.CancellationToken);
+    private static Task LookAsync() =>
+        // tidy: waits because an error would show immediately, and correct behaviour shows nothing
+        Task.Delay(TimeSpan.FromMilliseconds(150), TestContext.Current.CancellationToken);
 
     private static byte[] MakeMessage()
     {
@@ -121,7 +124,13 @@ public sealed class StrandSendTests
         {
             _engine = new EpollOnCalls(calls);
             Calls = calls;
-            Server = new Server(new ServerOptions { Engine = _engine, Address = "tcp://127.0.0.1:0", Scheduling = Scheduling.ThreadPool, CountSends = true }, () => Session = new Answering());
+            Server = new Server(new ServerOptions
+            {
+                Engine = _engine,
+                Address = "tcp://127.0.0.1:0",
+                Scheduling = Scheduling.ThreadPool,
+                CountSends = true
+            }, () => Session = new Answering());
         }
 
         internal Held Calls { get; }
@@ -141,13 +150,18 @@ public sealed class StrandSendTests
             rig.Peer = rig.ConnectPeer();
             await EpollOnCalls.UntilAsync(() => rig.Session?.IsConnected == true);
             rig.Peer.Send(System.Text.Encoding.ASCII.GetBytes(command));
-            Assert.True(rig.Calls.Entered.Wait(s_time, TestContext.Current.CancellationToken), "It does not send itself.");
+            Assert.True(rig.Calls.Entered.Wait(s_time, TestContext.Current.CancellationToken),
+                "It does not send itself.");
             return rig;
         }
 
         internal Socket ConnectPeer()
         {
-            Socket socket = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { NoDelay = true, ReceiveTimeout = (int)s_time.TotalMilliseconds };
+            Socket socket = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp)
+            {
+                NoDelay = true,
+                ReceiveTimeout = (int)s_time.TotalMilliseconds
+            };
             socket.Connect((IPEndPoint)Server.EndPoint!);
             return socket;
         }
@@ -225,7 +239,8 @@ public sealed class StrandSendTests
             Assert.Equal(MessageBytes + other.Length, rig.Server.BytesSent);
             Assert.Equal(1, rig.Calls.Sends);
             // A broadcast does not count as a message of the session.
-            if (!what.EndsWith("broadcast", StringComparison.Ordinal)) Assert.Equal(2, rig.Server.ReadCounters().MessagesSent);
+            if (!what.EndsWith("broadcast", StringComparison.Ordinal))
+                Assert.Equal(2, rig.Server.ReadCounters().MessagesSent);
         }
         finally
         {
@@ -252,7 +267,8 @@ public sealed class StrandSendTests
         await LookAsync();
         Assert.False(session.End.IsCompleted);
         rig.Calls.Release.Set();
-        Assert.Equal(CloseCause.LocalAbort, (await session.End.WaitAsync(s_time, TestContext.Current.CancellationToken)).Cause);
+        Assert.Equal(CloseCause.LocalAbort,
+            (await session.End.WaitAsync(s_time, TestContext.Current.CancellationToken)).Cause);
         Assert.False(rig.Calls.WasClosedInside, "the descriptor was closed in the middle of a send");
     }
 
@@ -267,7 +283,8 @@ public sealed class StrandSendTests
         Assert.Equal(MakeMessage(), rig.Read(MessageBytes));
         Assert.Equal(0, rig.Peer!.Receive(new byte[1]));
         rig.Peer.Close();
-        Assert.Equal(CloseCause.LocalClose, (await session.End.WaitAsync(s_time, TestContext.Current.CancellationToken)).Cause);
+        Assert.Equal(CloseCause.LocalClose,
+            (await session.End.WaitAsync(s_time, TestContext.Current.CancellationToken)).Cause);
     }
 
     [Fact]
@@ -359,7 +376,8 @@ public sealed class StrandSendTests
         await EpollOnCalls.UntilAsync(() => session.Loop?.Mailbox.IsLoopAsleep == false);
         await LookAsync();
         rig.Calls.Release.Set();
-        Assert.Equal(CloseCause.PeerReset, (await session.End.WaitAsync(s_time, TestContext.Current.CancellationToken)).Cause);
+        Assert.Equal(CloseCause.PeerReset,
+            (await session.End.WaitAsync(s_time, TestContext.Current.CancellationToken)).Cause);
         Assert.False(session.PeerHasFinished, "a stream that was cut off looked whole");
     }
 

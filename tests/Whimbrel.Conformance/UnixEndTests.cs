@@ -14,7 +14,8 @@ public sealed class UnixEndTests
     [InlineData(10, false)]
     [InlineData(0, true)]
     [InlineData(10, true)]
-    public async Task The_peer_reads_what_was_sent_and_an_ordinary_end_unless_the_side_that_ends_had_unread_bytes(int sent, bool leavesUnread)
+    public async Task The_peer_reads_what_was_sent_and_an_ordinary_end_unless_the_side_that_ends_had_unread_bytes(
+        int sent, bool leavesUnread)
     {
         Assert.SkipUnless(OperatingSystem.IsLinux(), "The test states what Linux does.");
         (Socket ends, Socket peer) = await ConnectAsync();
@@ -25,7 +26,9 @@ public sealed class UnixEndTests
         ends.LingerState = s_atOnce;
         ends.Dispose();
         for (int got = 0; got < sent;) got += peer.Receive(data);
-        if (leavesUnread) Assert.Equal(SocketError.ConnectionReset, Assert.Throws<SocketException>(() => peer.Receive(new byte[1])).SocketErrorCode);
+        if (leavesUnread)
+            Assert.Equal(SocketError.ConnectionReset,
+                Assert.Throws<SocketException>(() => peer.Receive(new byte[1])).SocketErrorCode);
         Assert.Equal(0, peer.Receive(new byte[1]));
     }
 
@@ -36,17 +39,22 @@ public sealed class UnixEndTests
         string path = Path.Combine(Path.GetTempPath(), $"whimbrel-{Guid.NewGuid():n}.sock");
         TaskCompletionSource<CloseReason> ended = new(TaskCreationOptions.RunContinuationsAsynchronously);
         await using Engine engine = new(new EngineOptions { Loops = 1 });
-        await using Server server = new(new ServerOptions { Engine = engine, EndPoint = new UnixDomainSocketEndPoint(path) }, () => new HalfAnswer(ended));
+        await using Server server =
+            new(new ServerOptions { Engine = engine, EndPoint = new UnixDomainSocketEndPoint(path) },
+                () => new HalfAnswer(ended));
         await server.StartAsync(TestContext.Current.CancellationToken);
         using Socket peer = new(AddressFamily.Unix, SocketType.Stream, ProtocolType.Unspecified);
         await peer.ConnectAsync(server.EndPoint!, TestContext.Current.CancellationToken);
         Assert.Equal(1, peer.Send("?"u8));
         byte[] buffer = new byte[64];
         int got = 0;
-        for (int count; (count = await peer.ReceiveAsync(buffer.AsMemory(got), TestContext.Current.CancellationToken)) > 0;) got += count;
+        for (int count;
+            (count = await peer.ReceiveAsync(buffer.AsMemory(got), TestContext.Current.CancellationToken)) > 0;)
+            got += count;
         // Only the length prefix 10 shows that the response is incomplete.
         Assert.Equal("10 half", System.Text.Encoding.ASCII.GetString(buffer, 0, got));
-        CloseReason reason = await ended.Task.WaitAsync(TimeSpan.FromSeconds(30), TestContext.Current.CancellationToken);
+        CloseReason reason = await ended.Task.WaitAsync(TimeSpan.FromSeconds(30),
+            TestContext.Current.CancellationToken);
         Assert.Equal((CloseCause.LocalAbort, true, false), (reason.Cause, reason.WasReset, reason.IsGraceful));
     }
 

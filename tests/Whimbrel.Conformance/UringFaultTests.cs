@@ -58,7 +58,8 @@ public sealed unsafe class UringFaultTests
         internal RingEngine(RingCalls calls, EngineOptions options, uint entries = 1024, bool isOldKernel = false)
             : base("uring", "by the test", options)
         {
-            Loops = [new UringLoop(this, 0, () => KernelRing.TryOpen(calls, UringProbe.Here.CanLimitReceive && !isOldKernel, out _, entries)!, SocketCalls.System)];
+            Loops = [new UringLoop(this, 0, () => KernelRing.TryOpen(calls,
+                UringProbe.Here.CanLimitReceive && !isOldKernel, out _, entries)!, SocketCalls.System)];
         }
     }
 
@@ -69,7 +70,11 @@ public sealed unsafe class UringFaultTests
 
     private static Socket ConnectPeer(Server server)
     {
-        Socket socket = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { ReceiveTimeout = (int)s_patience.TotalMilliseconds, NoDelay = true };
+        Socket socket = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp)
+        {
+            ReceiveTimeout = (int)s_patience.TotalMilliseconds,
+            NoDelay = true
+        };
         socket.Connect(server.EndPoint!);
         return socket;
     }
@@ -96,11 +101,18 @@ public sealed unsafe class UringFaultTests
         return bytes;
     }
 
-    private static void OnServer(RingCalls calls, Action<Server, List<DiagnosticEvent>> test, uint entries = 1024, Func<Session>? factory = null, bool isOldKernel = false)
+    private static void OnServer(RingCalls calls, Action<Server, List<DiagnosticEvent>> test, uint entries = 1024,
+        Func<Session>? factory = null, bool isOldKernel = false)
     {
         List<DiagnosticEvent> notices = [];
-        RingEngine engine = new(calls, new EngineOptions { Loops = 1, BlockedLoopMs = 60_000, OnDiagnosticEvent = n => { lock (notices) notices.Add(n); } }, entries, isOldKernel);
-        Server server = new(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) }, factory ?? (static () => new EchoSession()));
+        RingEngine engine = new(calls, new EngineOptions
+        {
+            Loops = 1,
+            BlockedLoopMs = 60_000,
+            OnDiagnosticEvent = n => { lock (notices) notices.Add(n); }
+        }, entries, isOldKernel);
+        Server server = new(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) },
+            factory ?? (static () => new EchoSession()));
         Assert.True(server.StartAsync().AsTask().Wait(s_patience, TestContext.Current.CancellationToken));
         test(server, notices);
         Assert.True(server.StopAsync(TimeSpan.Zero).AsTask().Wait(s_patience, TestContext.Current.CancellationToken));
@@ -169,7 +181,9 @@ public sealed unsafe class UringFaultTests
 
             using Socket after = ConnectPeer(server);
             Echo(after, Pattern(300_000, 2));
-            lock (notices) Assert.All(notices, static n => Assert.Equal((DiagnosticEventKind.System, "no-io-uring.md"), (n.Kind, n.Page)));
+            lock (notices)
+                Assert.All(notices,
+                    static n => Assert.Equal((DiagnosticEventKind.System, "no-io-uring.md"), (n.Kind, n.Page)));
             lock (notices) Assert.Equal(3, notices.Count);
         });
     }

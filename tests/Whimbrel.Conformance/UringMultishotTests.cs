@@ -41,7 +41,8 @@ public sealed class UringMultishotTests
         internal CountedEngine(RingCalls calls, bool isOldKernel = false)
             : base("uring", "by the test", new EngineOptions { Loops = 1, BlockedLoopMs = 60_000 })
         {
-            Loops = [new UringLoop(this, 0, () => KernelRing.TryOpen(calls, UringProbe.Here.CanLimitReceive && !isOldKernel, out _)!, SocketCalls.System)];
+            Loops = [new UringLoop(this, 0, () => KernelRing.TryOpen(calls,
+                UringProbe.Here.CanLimitReceive && !isOldKernel, out _)!, SocketCalls.System)];
         }
     }
 
@@ -74,7 +75,8 @@ public sealed class UringMultishotTests
 
         internal void WaitFor(int count)
         {
-            while (Bytes.Length < count) Assert.True(_signal.Wait(s_patience, TestContext.Current.CancellationToken), "The bytes did not come.");
+            while (Bytes.Length < count)
+                Assert.True(_signal.Wait(s_patience, TestContext.Current.CancellationToken), "The bytes did not come.");
         }
     }
 
@@ -87,15 +89,17 @@ public sealed class UringMultishotTests
         }
     }
 
-    private static Func<SessionContext, Session> Reading(Arrived arrived) => ConnectionStream.Serve(async (stream, stop) =>
-    {
-        byte[] mine = new byte[4096];
-        for (int count; (count = await stream.ReadAsync(mine, stop)) > 0;) arrived.Add(mine.AsSpan(0, count));
-    });
+    private static Func<SessionContext, Session> Reading(Arrived arrived) =>
+        ConnectionStream.Serve(async (stream, stop) =>
+        {
+            byte[] mine = new byte[4096];
+            for (int count; (count = await stream.ReadAsync(mine, stop)) > 0;) arrived.Add(mine.AsSpan(0, count));
+        });
 
     private static async ValueTask Stop(Server server) => await server.StopAsync(TimeSpan.Zero);
 
-    private static void Finish(ValueTask task) => Assert.True(task.AsTask().Wait(s_patience, TestContext.Current.CancellationToken), "It did not end.");
+    private static void Finish(ValueTask task) =>
+        Assert.True(task.AsTask().Wait(s_patience, TestContext.Current.CancellationToken), "It did not end.");
 
     [Theory]
     [InlineData(false)]
@@ -107,7 +111,8 @@ public sealed class UringMultishotTests
         Arrived arrived = new();
         CountedEngine engine = new(calls);
         ServerOptions options = new() { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) };
-        Server server = overStream ? new Server(options, Reading(arrived)) : new Server(options, () => new TakingSession(arrived));
+        Server server =
+            overStream ? new Server(options, Reading(arrived)) : new Server(options, () => new TakingSession(arrived));
         Finish(server.StartAsync());
         byte[] sent = new byte[(Messages + 1) * MessageBytes];
         new Random(1).NextBytes(sent);
@@ -146,7 +151,8 @@ public sealed class UringMultishotTests
         Counting calls = new();
         Arrived arrived = new();
         CountedEngine engine = new(calls);
-        Server server = new(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) }, () => new TakingSession(arrived));
+        Server server = new(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) },
+            () => new TakingSession(arrived));
         Finish(server.StartAsync());
         byte[] message = new byte[MessageBytes];
         List<Socket> sockets = [];
@@ -157,7 +163,8 @@ public sealed class UringMultishotTests
             {
                 for (int i = 0; i < connections; i++)
                 {
-                    Socket socket = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { NoDelay = true };
+                    Socket socket =
+                        new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { NoDelay = true };
                     sockets.Add(socket);
                     socket.Connect(server.EndPoint!);
                     socket.Send(message);
@@ -210,7 +217,8 @@ public sealed class UringMultishotTests
         Counting calls = new();
         Arrived arrived = new();
         CountedEngine engine = new(calls, isOldKernel);
-        Server server = new(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) }, () => new TakingSession(arrived));
+        Server server = new(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) },
+            () => new TakingSession(arrived));
         Finish(server.StartAsync());
         byte[] sent = new byte[2 * (muchBytes + (little * MessageBytes))];
         new Random(2).NextBytes(sent);

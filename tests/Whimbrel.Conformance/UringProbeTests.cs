@@ -65,7 +65,8 @@ public sealed unsafe class UringProbeTests
             if (operation == UringAbi.IORING_REGISTER_PBUF_RING && BufferRingError != 0) return -BufferRingError;
             if (operation == RefusedRegister && RefusedRegister != 0) return -Errno.EPERM;
             int result = base.Register(fd, operation, argument, count);
-            if (operation == UringAbi.IORING_REGISTER_PROBE && (MissingOpcode != 0 || HidesOpcode)) ((ProbedOpcode*)((byte*)argument + 16))[MissingOpcode].Flags = 0;
+            if (operation == UringAbi.IORING_REGISTER_PROBE && (MissingOpcode != 0 || HidesOpcode))
+                ((ProbedOpcode*)((byte*)argument + 16))[MissingOpcode].Flags = 0;
             return result;
         }
 
@@ -133,7 +134,8 @@ public sealed unsafe class UringProbeTests
     public void A_flag_that_the_engine_needs_is_never_left_out()
     {
         NeedsUring();
-        UringSupport support = UringProbe.Run(new Answering((_, flags) => (flags & UringAbi.IORING_SETUP_DEFER_TASKRUN) != 0 ? Errno.EINVAL : 0));
+        UringSupport support = UringProbe.Run(
+            new Answering((_, flags) => (flags & UringAbi.IORING_SETUP_DEFER_TASKRUN) != 0 ? Errno.EINVAL : 0));
         Assert.False(support.IsOffered);
     }
 
@@ -153,7 +155,8 @@ public sealed unsafe class UringProbeTests
     {
         NeedsUring();
         int calls = 0;
-        KernelRing? ring = KernelRing.TryOpen(new Answering((_, _) => calls++ < 7 ? Errno.ENOMEM : 0), canLimitReceive: false, out RingFailure failure);
+        KernelRing? ring = KernelRing.TryOpen(new Answering((_, _) => calls++ < 7 ? Errno.ENOMEM : 0),
+            canLimitReceive: false, out RingFailure failure);
         Assert.True(ring is not null, failure.ToString());
         ring.Close(isIdle: true);
     }
@@ -162,8 +165,12 @@ public sealed unsafe class UringProbeTests
     public void A_missing_operation_a_missing_feature_and_a_refused_buffer_ring_are_named()
     {
         NeedsUring();
-        Assert.Contains("lacks the io_uring operations 13", UringProbe.Run(new Answering(static (_, _) => 0) { MissingOpcode = UringAbi.IORING_OP_ACCEPT }).Reason, StringComparison.Ordinal);
-        Assert.Contains("without 0x100", UringProbe.Run(new Answering(static (_, _) => 0) { MissingFeatures = UringAbi.IORING_FEAT_EXT_ARG }).Reason, StringComparison.Ordinal);
+        Assert.Contains("lacks the io_uring operations 13",
+            UringProbe.Run(new Answering(static (_, _) => 0) { MissingOpcode = UringAbi.IORING_OP_ACCEPT }).Reason,
+            StringComparison.Ordinal);
+        Assert.Contains("without 0x100",
+            UringProbe.Run(new Answering(static (_, _) => 0) { MissingFeatures = UringAbi.IORING_FEAT_EXT_ARG }).Reason,
+            StringComparison.Ordinal);
         UringSupport refused = UringProbe.Run(new Answering(static (_, _) => 0) { BufferRingError = Errno.EPERM });
         Assert.Equal((false, Errno.EPERM), (refused.IsOffered, refused.Error));
         refused = UringProbe.Run(new Answering(static (_, _) => 0) { BufferRingError = Errno.EIO });
@@ -185,7 +192,8 @@ public sealed unsafe class UringProbeTests
         NeedsUring();
         Answering calls = new(static (_, _) => 0) { MissingOpcode = opcode, HidesOpcode = true };
         UringSupport support = UringProbe.Run(calls);
-        Assert.Equal((false, $"this kernel lacks the io_uring operations {opcode}"), (support.IsOffered, support.Reason));
+        Assert.Equal((false, $"this kernel lacks the io_uring operations {opcode}"),
+            (support.IsOffered, support.Reason));
     }
 
     [Theory]
@@ -259,12 +267,16 @@ public sealed unsafe class UringProbeTests
     public void A_ring_that_cannot_be_enabled_is_not_offered_and_one_that_cannot_be_registered_is()
     {
         NeedsUring();
-        UringSupport support = UringProbe.Run(new Answering(static (_, _) => 0) { RefusedRegister = UringAbi.IORING_REGISTER_ENABLE_RINGS });
+        UringSupport support = UringProbe.Run(
+            new Answering(static (_, _) => 0) { RefusedRegister = UringAbi.IORING_REGISTER_ENABLE_RINGS });
         Assert.Equal((false, "io_uring does not send here"), (support.IsOffered, support.Reason));
-        support = UringProbe.Run(new Answering(static (_, _) => 0) { RefusedRegister = UringAbi.IORING_REGISTER_RING_FDS });
+        support =
+            UringProbe.Run(new Answering(static (_, _) => 0) { RefusedRegister = UringAbi.IORING_REGISTER_RING_FDS });
         Assert.True(support.IsOffered, support.Reason);
-        support = UringProbe.Run(new Answering(static (_, _) => 0) { RefusedRegister = UringAbi.IORING_REGISTER_PROBE });
-        Assert.Equal((false, "this kernel lacks the io_uring operations the probe itself (error 1)"), (support.IsOffered, support.Reason));
+        support =
+            UringProbe.Run(new Answering(static (_, _) => 0) { RefusedRegister = UringAbi.IORING_REGISTER_PROBE });
+        Assert.Equal((false, "this kernel lacks the io_uring operations the probe itself (error 1)"),
+            (support.IsOffered, support.Reason));
     }
 
     [Fact]
@@ -290,9 +302,13 @@ public sealed unsafe class UringProbeTests
     {
         Assert.SkipUnless(KernelProbe.HasEpoll, "io_uring needs Linux.");
         UringSupport forbidden = UringSupport.No(Errno.EPERM, "io_uring is forbidden here (EPERM): by the test");
-        string message = Assert.Throws<PlatformNotSupportedException>(() => EngineSelector.Choose(EngineKind.Uring, null, () => forbidden)).Message;
-        Assert.Equal("The io_uring engine, asked for by EngineOptions.Kind, cannot run: io_uring is forbidden here (EPERM): by the test. Use epoll, or see docs/symptoms/no-io-uring.md, or: whimbrel explain no-io-uring.", message);
-        message = Assert.Throws<PlatformNotSupportedException>(() => EngineSelector.Choose(EngineKind.Auto, "uring", () => forbidden)).Message;
+        string message = Assert.Throws<PlatformNotSupportedException>(
+            () => EngineSelector.Choose(EngineKind.Uring, null, () => forbidden)).Message;
+        Assert.Equal("The io_uring engine, asked for by EngineOptions.Kind, cannot run: io_uring is forbidden here "
+            + "(EPERM): by the test. Use epoll, or see docs/symptoms/no-io-uring.md, or: whimbrel explain no-io-uring.",
+            message);
+        message = Assert.Throws<PlatformNotSupportedException>(
+            () => EngineSelector.Choose(EngineKind.Auto, "uring", () => forbidden)).Message;
         Assert.Contains("asked for by WHIMBREL_ENGINE", message, StringComparison.Ordinal);
     }
 
@@ -301,17 +317,22 @@ public sealed unsafe class UringProbeTests
     {
         Assert.SkipUnless(KernelProbe.HasEpoll, "io_uring needs Linux.");
         UringSupport works = new(true, true, 0, "");
-        Assert.Equal(new EngineChoice(EngineKind.Uring, "the best engine on this system"), EngineSelector.Choose(EngineKind.Auto, null, () => works));
-        EngineChoice choice = EngineSelector.Choose(EngineKind.Auto, null, static () => UringSupport.No(Errno.EPERM, "by the test"));
+        Assert.Equal(new EngineChoice(EngineKind.Uring, "the best engine on this system"),
+            EngineSelector.Choose(EngineKind.Auto, null, () => works));
+        EngineChoice choice = EngineSelector.Choose(EngineKind.Auto, null,
+            static () => UringSupport.No(Errno.EPERM, "by the test"));
         Assert.Equal((EngineKind.Epoll, "by the test"), (choice.Kind, choice.Reason));
-        Assert.Equal(UringProbe.Here.IsOffered ? EngineKind.Uring : EngineKind.Epoll, EngineSelector.Choose(EngineKind.Auto, null).Kind);
+        Assert.Equal(UringProbe.Here.IsOffered ? EngineKind.Uring : EngineKind.Epoll,
+            EngineSelector.Choose(EngineKind.Auto, null).Kind);
     }
 
     [Fact]
     public void The_variable_chooses_io_uring_and_the_engine_reports_it()
     {
         NeedsUring();
-        Assert.Equal(new EngineChoice(EngineKind.Uring, "asked for by WHIMBREL_ENGINE"), EngineSelector.Choose(EngineKind.Auto, "uring"));
-        Assert.Equal("uring (1 loop, asked for by EngineOptions.Kind)", new Engine(new EngineOptions { Kind = EngineKind.Uring, Loops = 1 }).ToString());
+        Assert.Equal(new EngineChoice(EngineKind.Uring, "asked for by WHIMBREL_ENGINE"),
+            EngineSelector.Choose(EngineKind.Auto, "uring"));
+        Assert.Equal("uring (1 loop, asked for by EngineOptions.Kind)",
+            new Engine(new EngineOptions { Kind = EngineKind.Uring, Loops = 1 }).ToString());
     }
 }

@@ -10,9 +10,11 @@ namespace Whimbrel.Conformance;
 /// engine's reason, and once as a diagnostic event.</summary>
 public sealed class UringRefusalTests
 {
-    private static UringSupport Of(int error, KernelFacts facts = default) => UringRefusal.Of(new RingFailure("io_uring_setup", error), facts);
+    private static UringSupport Of(int error, KernelFacts facts = default) =>
+        UringRefusal.Of(new RingFailure("io_uring_setup", error), facts);
 
-    private static KernelFacts Facts(int? disabled = null, int? seccomp = null, string release = "6.6.1") => new(release, disabled, seccomp);
+    private static KernelFacts Facts(int? disabled = null, int? seccomp = null, string release = "6.6.1") =>
+        new(release, disabled, seccomp);
 
     [Theory]
     [InlineData(2, 2, "kernel.io_uring_disabled is 2", "sysctl -w kernel.io_uring_disabled=0")]
@@ -21,7 +23,8 @@ public sealed class UringRefusalTests
     [InlineData(null, 2, "seccomp filter", "io_uring_setup, io_uring_enter and io_uring_register")]
     [InlineData(0, 0, "security module or a sandbox", "ausearch -m avc")]
     [InlineData(null, null, "security module or a sandbox", "dmesg")]
-    public void A_lack_of_permission_is_reported_with_its_cause(int? disabled, int? seccomp, string reason, string remedy)
+    public void A_lack_of_permission_is_reported_with_its_cause(int? disabled, int? seccomp, string reason,
+        string remedy)
     {
         foreach (int error in (int[])[Errno.EPERM, Errno.EACCES])
         {
@@ -56,7 +59,8 @@ public sealed class UringRefusalTests
     [Fact]
     public void A_failed_self_test_is_blamed_on_the_sandbox_where_there_is_one()
     {
-        Assert.Contains("outside of the sandbox", UringRefusal.OfTest("x", Facts(0, 2)).Remedy, StringComparison.Ordinal);
+        Assert.Contains("outside of the sandbox", UringRefusal.OfTest("x", Facts(0, 2)).Remedy,
+            StringComparison.Ordinal);
         Assert.Contains("Linux 6.1 or later", UringRefusal.OfTest("x", Facts(0, 0)).Remedy, StringComparison.Ordinal);
     }
 
@@ -67,7 +71,8 @@ public sealed class UringRefusalTests
     [InlineData("", "", null, null)]
     [InlineData("yes", "Name:\tx\nSeccomp:\tmuch\n", null, null)]
     [InlineData("-1", "Seccomp_filters:\t1\n", null, null)]
-    public void Settings_of_the_system_are_read_and_garbage_is_ignored(string? disabled, string? status, int? expectedDisabled, int? expectedSeccomp)
+    public void Settings_of_the_system_are_read_and_garbage_is_ignored(string? disabled, string? status,
+        int? expectedDisabled, int? expectedSeccomp)
     {
         string root = Directory.CreateTempSubdirectory("whimbrel-").FullName;
         try
@@ -92,14 +97,17 @@ public sealed class UringRefusalTests
         Assert.SkipUnless(KernelProbe.HasEpoll, "io_uring needs Linux.");
         List<DiagnosticEvent> notices = [];
         UringSupport refused = Of(Errno.EPERM, Facts(2));
-        Engine engine = new(new EngineOptions { Loops = 1, OnDiagnosticEvent = notices.Add }, asked => EngineSelector.Choose(asked, null, () => refused));
+        Engine engine = new(new EngineOptions { Loops = 1, OnDiagnosticEvent = notices.Add },
+            asked => EngineSelector.Choose(asked, null, () => refused));
         Assert.Equal(EngineKind.Epoll, engine.Kind);
-        Assert.Equal("epoll (1 loop, io_uring is forbidden here (EPERM): kernel.io_uring_disabled is 2, which permits no process; to allow it: sysctl -w kernel.io_uring_disabled=0)", engine.ToString());
+        Assert.Equal("epoll (1 loop, io_uring is forbidden here (EPERM): kernel.io_uring_disabled is 2, which permits "
+            + "no process; to allow it: sysctl -w kernel.io_uring_disabled=0)", engine.ToString());
         Run(engine);
         DiagnosticEvent told = Assert.Single(notices);
         Assert.Equal((DiagnosticEventKind.System, "no-io-uring.md"), (told.Kind, told.Page));
         Assert.Equal(
-            "io_uring is forbidden here (EPERM): kernel.io_uring_disabled is 2, which permits no process. Using the epoll engine: everything works, with many connections at more CPU per message. "
+            "io_uring is forbidden here (EPERM): kernel.io_uring_disabled is 2, which permits no process. Using the "
+            + "epoll engine: everything works, with many connections at more CPU per message. "
             + "To allow it: sysctl -w kernel.io_uring_disabled=0. To silence this: WHIMBREL_ENGINE=epoll.",
             told.Message);
     }
@@ -109,10 +117,13 @@ public sealed class UringRefusalTests
     {
         Assert.SkipUnless(KernelProbe.HasEpoll, "io_uring needs Linux.");
         using Listener listener = new();
-        Run(new Engine(new EngineOptions { Loops = 1 }, static asked => EngineSelector.Choose(asked, null, static () => UringSupport.No(Errno.EPERM, "by the test of events", "nothing"))));
+        Run(new Engine(new EngineOptions { Loops = 1 }, static asked => EngineSelector.Choose(asked, null,
+            static () => UringSupport.No(Errno.EPERM, "by the test of events", "nothing"))));
         // Reported concurrently with the start.
-        Assert.True(SpinWait.SpinUntil(() => listener.Events.Contains("EngineStarted epoll, by the test of events; to allow it: nothing, 1"), TimeSpan.FromSeconds(30)), string.Join('\n', listener.Events));
-        string told = Assert.Single(listener.Events, static e => e.StartsWith("DiagnosticEvent System, by the test of events. Using the epoll engine", StringComparison.Ordinal));
+        Assert.True(SpinWait.SpinUntil(() => listener.Events.Contains("EngineStarted epoll, by the test of events; to "
+            + "allow it: nothing, 1"), TimeSpan.FromSeconds(30)), string.Join('\n', listener.Events));
+        string told = Assert.Single(listener.Events, static e => e.StartsWith(
+            "DiagnosticEvent System, by the test of events. Using the epoll engine", StringComparison.Ordinal));
         Assert.EndsWith("no-io-uring.md", told, StringComparison.Ordinal);
     }
 
@@ -126,7 +137,8 @@ public sealed class UringRefusalTests
         }
 
         // Events of other tests' engines arrive as well. Before the constructor has run there is no queue.
-        protected override void OnEventWritten(EventWrittenEventArgs eventData) => Events?.Enqueue($"{eventData.EventName} {string.Join(", ", eventData.Payload ?? [])}");
+        protected override void OnEventWritten(EventWrittenEventArgs eventData) =>
+            Events?.Enqueue($"{eventData.EventName} {string.Join(", ", eventData.Payload ?? [])}");
     }
 
     [Theory]
@@ -136,7 +148,8 @@ public sealed class UringRefusalTests
     {
         Assert.SkipUnless(KernelProbe.HasEpoll, "epoll needs Linux.");
         List<DiagnosticEvent> notices = [];
-        Run(new Engine(new EngineOptions { Kind = kind, Loops = 1, OnDiagnosticEvent = notices.Add }, asked => EngineSelector.Choose(asked, variable, static () => Of(Errno.EPERM))));
+        Run(new Engine(new EngineOptions { Kind = kind, Loops = 1, OnDiagnosticEvent = notices.Add },
+            asked => EngineSelector.Choose(asked, variable, static () => Of(Errno.EPERM))));
         Assert.Empty(notices);
     }
 

@@ -37,7 +37,9 @@ public class AnalyzerPackageTests(PackedFeed feed)
             """, TestContext.Current.CancellationToken);
         var (code, output) = await Command.RunAsync(folder, _limit, "dotnet", "build", "-v:quiet", "-nologo");
         Assert.True(code == 0, output);
-        foreach (var expected in (string[])["Program.cs(4,55): warning WHIM0001", "Program.cs(9,35): warning WHIM0002", "Program.cs(14,38): warning WHIM0003", "Program.cs(13,9): warning WHIM0004", "Program.cs(14,38): warning WHIM0005"])
+        foreach (var expected in (string[])["Program.cs(4,55): warning WHIM0001", "Program.cs(9,35): warning WHIM0002",
+            "Program.cs(14,38): warning WHIM0003", "Program.cs(13,9): warning WHIM0004",
+            "Program.cs(14,38): warning WHIM0005"])
             Assert.Contains(expected, output, StringComparison.Ordinal);
         // Diagnostics of a compiler that cannot load an analyzer.
         Assert.DoesNotContain("CS8032", output, StringComparison.Ordinal);

@@ -6,12 +6,14 @@ namespace Whimbrel.Docs;
 // Runs a program until it exits, or kills it and its children at the deadline. Returns both output streams as one text.
 internal static class Command
 {
-    public static async Task<(int ExitCode, string Output)> RunAsync(string folder, TimeSpan limit, string program, params string[] arguments)
+    public static async Task<(int ExitCode, string Output)> RunAsync(string folder, TimeSpan limit, string program,
+        params string[] arguments)
     {
         using var process = Process.Start(Describe(folder, program, arguments))!;
         process.StandardInput.Close();
         var output = new StringBuilder();
-        var both = Task.WhenAll(CollectAsync(process.StandardOutput, output), CollectAsync(process.StandardError, output));
+        var both = Task.WhenAll(CollectAsync(process.StandardOutput, output),
+            CollectAsync(process.StandardError, output));
         using var timer = new CancellationTokenSource(limit);
         try
         {
@@ -32,9 +34,18 @@ internal static class Command
 
     public static ProcessStartInfo Describe(string folder, string program, params string[] arguments)
     {
-        var start = new ProcessStartInfo(program, arguments) { WorkingDirectory = folder, RedirectStandardInput = true, RedirectStandardOutput = true, RedirectStandardError = true };
+        var start = new ProcessStartInfo(program, arguments)
+        {
+            WorkingDirectory = folder,
+            RedirectStandardInput = true,
+            RedirectStandardOutput = true,
+            RedirectStandardError = true
+        };
         // A test run started by the SDK inherits its settings, which a user's shell does not have.
-        foreach (var name in start.Environment.Keys.Where(k => k.StartsWith("MSBUILD", StringComparison.OrdinalIgnoreCase) || k.StartsWith("TESTINGPLATFORM", StringComparison.OrdinalIgnoreCase)).ToList()) start.Environment.Remove(name);
+        foreach (var name in start.Environment.Keys.Where(k => k.StartsWith("MSBUILD",
+            StringComparison.OrdinalIgnoreCase) || k.StartsWith("TESTINGPLATFORM", StringComparison.OrdinalIgnoreCase))
+            .ToList())
+            start.Environment.Remove(name);
         start.Environment["MSBUILDDISABLENODEREUSE"] = "1";
         start.Environment["UseSharedCompilation"] = "false";
         return start;
@@ -44,7 +55,8 @@ internal static class Command
 
     /// Full path of a command in PATH.
     public static string? Find(string program) =>
-        (Environment.GetEnvironmentVariable("PATH") ?? "").Split(Path.PathSeparator).Select(folder => Path.Combine(folder, program)).FirstOrDefault(File.Exists);
+        (Environment.GetEnvironmentVariable("PATH") ?? "").Split(Path.PathSeparator)
+            .Select(folder => Path.Combine(folder, program)).FirstOrDefault(File.Exists);
 
     private static async Task CollectAsync(StreamReader from, StringBuilder into)
     {

@@ -13,7 +13,8 @@ public sealed class MadeProjects(PackedFeed feed) : IAsyncLifetime
 
     public string FolderOf(string name) => Path.Combine(feed.Folder, "made", name.Split('.')[0]);
 
-    public string ProgramOf(string name) => Path.Combine(FolderOf(name), name.Contains('.', StringComparison.Ordinal) ? "tests/bin/Release/net10.0" : "bin/Release/net10.0", name + ".dll");
+    public string ProgramOf(string name) => Path.Combine(FolderOf(name), name.Contains('.',
+        StringComparison.Ordinal) ? "tests/bin/Release/net10.0" : "bin/Release/net10.0", name + ".dll");
 
     public void Check() => Assert.True(_failure is null, _failure);
 
@@ -25,7 +26,8 @@ public sealed class MadeProjects(PackedFeed feed) : IAsyncLifetime
         var hive = feed.NewFolder("hive");
         var package = Directory.EnumerateFiles(feed.Feed, "Whimbrel.Templates.*.nupkg").Single();
         await RunAsync(folder, "new", "install", package, "--debug:custom-hive", hive);
-        foreach (var (template, name) in Projects) await RunAsync(folder, "new", template, "-o", name, "--debug:custom-hive", hive, "--no-update-check");
+        foreach (var (template, name) in Projects)
+            await RunAsync(folder, "new", template, "-o", name, "--debug:custom-hive", hive, "--no-update-check");
 
         var all = Path.Combine(folder, "all.proj");
         await File.WriteAllTextAsync(all, """

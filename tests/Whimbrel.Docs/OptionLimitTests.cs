@@ -20,7 +20,8 @@ public sealed class OptionLimitTests : IAsyncDisposable
     private const string OfSystem = "FastOpenQueue";
 
     // Numbers that are not limits.
-    private static readonly string[] s_notInLimits = ["TypeOfService", "SendBufferBytes", "ReceiveBufferBytes", "MaxAttempts", "Factor"];
+    private static readonly string[] s_notInLimits = ["TypeOfService", "SendBufferBytes", "ReceiveBufferBytes",
+        "MaxAttempts", "Factor"];
 
     private readonly Engine _engine = new(new EngineOptions { Loops = 1 });
 
@@ -31,12 +32,16 @@ public sealed class OptionLimitTests : IAsyncDisposable
     private Dictionary<Func<object>, Func<object, object?>?> Classes() => new()
     {
         [static () => new EngineOptions { Loops = 1 }] = static o => Call(o, "Judge"),
-        [() => new ServerOptions { Engine = _engine, EndPoint = Any, KeepAlive = true }] = static o => Call(o, "FindMistakes"),
+        [() => new ServerOptions { Engine = _engine, EndPoint = Any, KeepAlive = true }] = static o => Call(o,
+            "FindMistakes"),
         [() => Connecting()] = o => Call(o, "Validate", _engine),
         [static () => new ReconnectPolicy()] = o => Call(Connecting(o), "Validate", _engine),
-        [static () => new TlsOptions()] = o => Call(new ServerOptions { Engine = _engine, EndPoint = Any, Tls = (TlsOptions)o }, "FindMistakes"),
-        [() => new DatagramOptions { Engine = _engine, EndPoint = Any }] = o => typeof(DatagramSocket).Assembly.GetType("Whimbrel.Datagrams.DatagramRules")!
-            .GetMethod("Validate", BindingFlags.Static | BindingFlags.NonPublic)!.Invoke(null, BindingFlags.DoNotWrapExceptions, null, [o, _engine, false], null),
+        [static () => new TlsOptions()] =
+            o => Call(new ServerOptions { Engine = _engine, EndPoint = Any, Tls = (TlsOptions)o }, "FindMistakes"),
+        [() => new DatagramOptions { Engine = _engine, EndPoint = Any }] =
+            o => typeof(DatagramSocket).Assembly.GetType("Whimbrel.Datagrams.DatagramRules")!
+                .GetMethod("Validate", BindingFlags.Static | BindingFlags.NonPublic)!.Invoke(null,
+                    BindingFlags.DoNotWrapExceptions, null, [o, _engine, false], null),
         [static () => new CallOptions()] = o => new CallClient(Connecting(), null, (CallOptions)o),
         [static () => new ConnectionPipeOptions()] = static o => Call(o, "Check"),
         [static () => new HttpOptions()] = static o => Call(o, "FindMistakes"),
@@ -57,14 +62,17 @@ public sealed class OptionLimitTests : IAsyncDisposable
 
     private static IPEndPoint Peer => new(IPAddress.Loopback, 1);
 
-    private ClientOptions Connecting(object? reconnect = null) => new() { Engine = _engine, EndPoint = Peer, KeepAlive = true, Reconnect = (ReconnectPolicy?)reconnect };
+    private ClientOptions Connecting(object? reconnect = null) =>
+        new() { Engine = _engine, EndPoint = Peer, KeepAlive = true, Reconnect = (ReconnectPolicy?)reconnect };
 
     private static object? Call(object options, string method, params object[] arguments)
     {
-        MethodInfo judge = options.GetType().GetMethod(method, BindingFlags.Instance | BindingFlags.Public | BindingFlags.NonPublic, [.. arguments.Select(static a => a.GetType())])
+        MethodInfo judge = options.GetType().GetMethod(method, BindingFlags.Instance | BindingFlags.Public
+            | BindingFlags.NonPublic, [.. arguments.Select(static a => a.GetType())])
             ?? throw new MissingMethodException(options.GetType().Name, method);
         object? told = judge.Invoke(options, BindingFlags.DoNotWrapExceptions, null, arguments, null);
-        if (told?.GetType().GetMethod("ThrowIfAny", BindingFlags.Instance | BindingFlags.NonPublic) is { } throws) throws.Invoke(told, BindingFlags.DoNotWrapExceptions, null, null, null);
+        if (told?.GetType().GetMethod("ThrowIfAny", BindingFlags.Instance | BindingFlags.NonPublic) is { } throws)
+            throws.Invoke(told, BindingFlags.DoNotWrapExceptions, null, null, null);
         return told;
     }
 
@@ -96,8 +104,10 @@ public sealed class OptionLimitTests : IAsyncDisposable
         string file = Path.Combine(Repository.Root, "tests/Whimbrel.Docs/OptionLimits.txt");
         if (Environment.GetEnvironmentVariable(Accept) is not null) File.WriteAllLines(file, found);
         string[] written = File.ReadAllLines(file);
-        string[] changed = [.. found.Except(written).Select(static r => $"now: {r}"), .. written.Except(found).Select(static r => $"was: {r}")];
-        Assert.True(changed.Length == 0, $"{string.Join('\n', changed)}\nIf this is meant, run this test with {Accept}=1, and look at docs/limits.md and at the documentation of the option.");
+        string[] changed = [.. found.Except(written).Select(static r => $"now: {r}"),
+            .. written.Except(found).Select(static r => $"was: {r}")];
+        Assert.True(changed.Length == 0, $"{string.Join('\n', changed)}\nIf this is meant, run this test with "
+            + $"{Accept}=1, and look at docs/limits.md and at the documentation of the option.");
         Assert.True(found.Length > 100, $"only {found.Length} options were found");
     }
 
@@ -105,13 +115,17 @@ public sealed class OptionLimitTests : IAsyncDisposable
     public void Every_number_of_every_options_class_is_in_the_page_of_limits()
     {
         string page = File.ReadAllText(Path.Combine(Repository.Root, "docs/limits.md"));
-        string[] missing = [.. Classes().Keys.Select(static make => make().GetType()).SelectMany(static type => Numbers(type).Select(p => (type, p)))
-            .Where(x => !s_notInLimits.Contains(x.p.Name) && !page.Contains(x.p.Name, StringComparison.Ordinal)).Select(static x => $"{x.type.Name}.{x.p.Name}")];
+        string[] missing = [.. Classes().Keys.Select(static make => make().GetType())
+            .SelectMany(static type => Numbers(type).Select(p => (type, p)))
+            .Where(x => !s_notInLimits.Contains(x.p.Name) && !page.Contains(x.p.Name, StringComparison.Ordinal))
+            .Select(static x => $"{x.type.Name}.{x.p.Name}")];
         Assert.True(missing.Length == 0, $"docs/limits.md has no row for {string.Join(", ", missing)}");
     }
 
-    private static IEnumerable<PropertyInfo> Numbers(Type type) => type.GetProperties(BindingFlags.Instance | BindingFlags.Public)
-        .Where(static p => p.CanWrite && p.Name != OfSystem && Kind(p) is { } kind && (kind == typeof(int) || kind == typeof(long) || kind == typeof(TimeSpan)));
+    private static IEnumerable<PropertyInfo> Numbers(Type type) =>
+        type.GetProperties(BindingFlags.Instance | BindingFlags.Public)
+            .Where(static p => p.CanWrite && p.Name != OfSystem && Kind(p) is { } kind
+                && (kind == typeof(int) || kind == typeof(long) || kind == typeof(TimeSpan)));
 
     private static Type Kind(PropertyInfo p) => Nullable.GetUnderlyingType(p.PropertyType) ?? p.PropertyType;
 
@@ -121,14 +135,16 @@ public sealed class OptionLimitTests : IAsyncDisposable
         foreach (PropertyInfo p in Numbers(plain.GetType()))
         {
             Type kind = Kind(p);
-            (long least, long most) = kind == typeof(int) ? (int.MinValue, (long)int.MaxValue) : (long.MinValue, long.MaxValue);
+            (long least, long most) =
+                kind == typeof(int) ? (int.MinValue, (long)int.MaxValue) : (long.MinValue, long.MaxValue);
             object? given = p.GetValue(plain);
             string row = $"{plain.GetType().Name}.{p.Name} = {Text(given)}";
             // A default that means "off" or "none" may be outside the range, and some options accept whole seconds
             // only.
             long unit = 1;
             long[] inside = [];
-            foreach (long step in (long[])[1, 4, TimeSpan.TicksPerMicrosecond, TimeSpan.TicksPerMillisecond, TimeSpan.TicksPerSecond])
+            foreach (long step in (long[])[1, 4, TimeSpan.TicksPerMicrosecond, TimeSpan.TicksPerMillisecond,
+                TimeSpan.TicksPerSecond])
             {
                 unit = step;
                 inside = [.. Samples(given, kind).Where(n => n % step == 0 && IsInside(n))];
@@ -143,7 +159,8 @@ public sealed class OptionLimitTests : IAsyncDisposable
 
             long low = Edge(inside[0], least), high = Edge(inside[^1], most);
             if (unit > 1) row += $" (steps of {Text(Value(unit, kind))})";
-            string beside = string.Concat(((long[])[0, -TimeSpan.TicksPerMillisecond, -1]).Where(n => (n < low || n > high) && IsTaken(n)).Select(n => $", or {Text(Value(n, kind))}"));
+            string beside = string.Concat(((long[])[0, -TimeSpan.TicksPerMillisecond, -1])
+                .Where(n => (n < low || n > high) && IsTaken(n)).Select(n => $", or {Text(Value(n, kind))}"));
             yield return $"{row}: {Text(Value(low, kind))} to {Text(Value(high, kind))}{beside}";
 
             bool IsTaken(long number)
@@ -185,13 +202,19 @@ public sealed class OptionLimitTests : IAsyncDisposable
     private static IEnumerable<long> Samples(object? given, Type kind)
     {
         long second = TimeSpan.TicksPerSecond;
-        IEnumerable<long> more = kind == typeof(TimeSpan) ? [second / 10, second, 5 * second, 60 * second] : [1, 10, 1000, 4096, 65_536, 1 << 20];
+        IEnumerable<long> more = kind == typeof(TimeSpan)
+            ? [second / 10, second, 5 * second, 60 * second]
+            : [1, 10, 1000, 4096, 65_536, 1 << 20];
         return (given is null ? more : more.Prepend(Number(given))).Order();
     }
 
-    private static long Number(object value) => value is TimeSpan time ? time.Ticks : Convert.ToInt64(value, CultureInfo.InvariantCulture);
+    private static long Number(object value) =>
+        value is TimeSpan time ? time.Ticks : Convert.ToInt64(value, CultureInfo.InvariantCulture);
 
-    private static object Value(long number, Type kind) => kind == typeof(TimeSpan) ? new TimeSpan(number) : Convert.ChangeType(number, kind, CultureInfo.InvariantCulture);
+    private static object Value(long number, Type kind) => kind == typeof(TimeSpan)
+        ? new TimeSpan(number)
+        : Convert.ChangeType(number, kind, CultureInfo.InvariantCulture);
 
-    private static string Text(object? value) => value is null ? "none" : string.Create(CultureInfo.InvariantCulture, $"{value}");
+    private static string Text(object? value) =>
+        value is null ? "none" : string.Create(CultureInfo.InvariantCulture, $"{value}");
 }

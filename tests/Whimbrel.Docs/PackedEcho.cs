@@ -19,13 +19,20 @@ public sealed class PackedEcho(PackedFeed feed) : IAsyncLifetime
     public async ValueTask InitializeAsync()
     {
         if (!File.Exists(Repository.PathOf("README.md"))) { Missing = "README.md does not exist yet."; return; }
-        var program = Snippet.Of("README.md", await File.ReadAllTextAsync(Repository.PathOf("README.md"))).FirstOrDefault(s => s.IsProgram);
-        if (program is null) { Failure = "README.md:1: no file-based program (a C# fence with a line '#:package Whimbrel@...')"; return; }
+        var program = Snippet.Of("README.md", await File.ReadAllTextAsync(Repository.PathOf("README.md")))
+            .FirstOrDefault(s => s.IsProgram);
+        if (program is null)
+        {
+            Failure = "README.md:1: no file-based program (a C# fence with a line '#:package Whimbrel@...')";
+            return;
+        }
         if (feed.Failure is not null) { Failure = feed.Failure; return; }
 
         await File.WriteAllTextAsync(Path.Combine(Folder, "echo.cs"), WithoutNative(program.Code) + "\n");
-        var (code, output) = await Command.RunAsync(Folder, _buildLimit, "dotnet", "build", "echo.cs", "-o", Path.Combine(Folder, "out"));
-        if (code != 0 || !File.Exists(Program)) Failure = $"README.md:{program.Line}: the program does not build from the package:\n{output}";
+        var (code, output) = await Command.RunAsync(Folder, _buildLimit, "dotnet", "build", "echo.cs", "-o",
+            Path.Combine(Folder, "out"));
+        if (code != 0 || !File.Exists(Program))
+            Failure = $"README.md:{program.Line}: the program does not build from the package:\n{output}";
     }
 
     public ValueTask DisposeAsync() => ValueTask.CompletedTask; // the folder belongs to the feed
@@ -34,7 +41,8 @@ public sealed class PackedEcho(PackedFeed feed) : IAsyncLifetime
     private static string WithoutNative(string code)
     {
         var lines = code.Split('\n').ToList();
-        lines.Insert(lines.FindLastIndex(l => l.StartsWith("#:", StringComparison.Ordinal)) + 1, "#:property PublishAot=false");
+        lines.Insert(lines.FindLastIndex(l => l.StartsWith("#:", StringComparison.Ordinal)) + 1,
+            "#:property PublishAot=false");
         return string.Join('\n', lines);
     }
 }

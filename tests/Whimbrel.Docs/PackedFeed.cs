@@ -32,7 +32,8 @@ public sealed class PackedFeed : IAsyncLifetime
               </Target>
             </Project>
             """);
-        var (code, output) = await Command.RunAsync(Folder, _limit, "dotnet", "msbuild", project, "-t:Pack", "-m:2", "-nologo", "-v:quiet", "-clp:NoSummary");
+        var (code, output) = await Command.RunAsync(Folder, _limit, "dotnet", "msbuild", project, "-t:Pack", "-m:2",
+            "-nologo", "-v:quiet", "-clp:NoSummary");
         if (code != 0) { Failure = $"The packages could not be made:\n{output}"; return; }
         if (output.Contains("warning", StringComparison.Ordinal)) Failure = $"Packing warns:\n{output}";
 

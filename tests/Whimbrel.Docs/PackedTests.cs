@@ -25,7 +25,8 @@ public partial class PackedTests(PackedFeed feed)
         ["Whimbrel.Cluster.Redis"] = ["Whimbrel.Cluster"],
         ["Whimbrel.Compat"] = ["Whimbrel", "Whimbrel.Datagrams", "Whimbrel.Http"],
         ["Whimbrel.Datagrams"] = ["Whimbrel"],
-        ["Whimbrel.Hosting"] = ["Microsoft.Extensions.Diagnostics.HealthChecks", "Microsoft.Extensions.Hosting.Abstractions", "Whimbrel", "Whimbrel.Cluster", "Whimbrel.Http"],
+        ["Whimbrel.Hosting"] = ["Microsoft.Extensions.Diagnostics.HealthChecks",
+            "Microsoft.Extensions.Hosting.Abstractions", "Whimbrel", "Whimbrel.Cluster", "Whimbrel.Http"],
         ["Whimbrel.Http"] = ["Whimbrel"],
         ["Whimbrel.Kestrel"] = ["Microsoft.AspNetCore.App", "Whimbrel"],
         ["Whimbrel.Relays"] = ["Whimbrel"],
@@ -37,7 +38,8 @@ public partial class PackedTests(PackedFeed feed)
     // Packages that access internals of their dependencies, so that only one version of these fits.
     private static readonly string[] _ofOneVersion = ["Whimbrel.Calls", "Whimbrel.Datagrams", "Whimbrel.Testing"];
 
-    private static readonly string[] _precompiled = ["Whimbrel", "Whimbrel.Calls", "Whimbrel.Datagrams", "Whimbrel.Http"];
+    private static readonly string[] _precompiled = ["Whimbrel", "Whimbrel.Calls", "Whimbrel.Datagrams",
+        "Whimbrel.Http"];
 
     public static TheoryData<string> Packages() => [.. _dependencies.Keys];
 
@@ -47,7 +49,8 @@ public partial class PackedTests(PackedFeed feed)
     public void All_packages_are_packed_and_nothing_else()
     {
         Assert.True(feed.Failure is null, feed.Failure);
-        Assert.Equal(_dependencies.Keys.Order(StringComparer.Ordinal), Directory.EnumerateFiles(feed.Feed, "*.nupkg").Select(f => VersionOf().Replace(Path.GetFileName(f), "")).Order(StringComparer.Ordinal));
+        Assert.Equal(_dependencies.Keys.Order(StringComparer.Ordinal), Directory.EnumerateFiles(feed.Feed, "*.nupkg")
+            .Select(f => VersionOf().Replace(Path.GetFileName(f), "")).Order(StringComparer.Ordinal));
     }
 
     [Theory, MemberData(nameof(Packages))]
@@ -58,7 +61,8 @@ public partial class PackedTests(PackedFeed feed)
         string Said(string name) => about.Elements().FirstOrDefault(e => e.Name.LocalName == name)?.Value ?? "";
         Assert.Equal(package, Said("id"));
         Assert.Equal("MIT", Said("license"));
-        Assert.Equal("expression", about.Elements().Single(e => e.Name.LocalName == "license").Attribute("type")!.Value);
+        Assert.Equal("expression",
+            about.Elements().Single(e => e.Name.LocalName == "license").Attribute("type")!.Value);
         Assert.Equal("The Whimbrel developers", Said("authors"));
         Assert.NotEqual("Package Description", Said("description"));
         Assert.EndsWith(".", Said("description"), StringComparison.Ordinal);
@@ -67,8 +71,10 @@ public partial class PackedTests(PackedFeed feed)
         Assert.Equal(_dependencies[package], about.Descendants()
             .Where(e => e.Name.LocalName is "dependency" or "frameworkReference")
             .Select(e => (e.Attribute("id") ?? e.Attribute("name"))!.Value).Order(StringComparer.Ordinal));
-        Assert.All(about.Descendants().Where(e => e.Name.LocalName == "dependency" && e.Attribute("id")!.Value.StartsWith("Whimbrel", StringComparison.Ordinal)),
-            e => Assert.Equal(_ofOneVersion.Contains(package) ? $"[{Said("version")}]" : Said("version"), e.Attribute("version")!.Value));
+        Assert.All(about.Descendants().Where(e => e.Name.LocalName == "dependency"
+            && e.Attribute("id")!.Value.StartsWith("Whimbrel", StringComparison.Ordinal)),
+            e => Assert.Equal(_ofOneVersion.Contains(package) ? $"[{Said("version")}]" : Said("version"),
+                e.Attribute("version")!.Value));
 
         Assert.Equal([0x89, (byte)'P', (byte)'N', (byte)'G'], Bytes(archive, Said("icon"))[..4]);
         AssertPlain(Text(archive, Said("readme")));
@@ -78,37 +84,49 @@ public partial class PackedTests(PackedFeed feed)
     public void A_library_has_its_documentation_and_its_symbols_and_says_that_it_can_be_trimmed(string package)
     {
         using var archive = Open(package, "nupkg");
-        Assert.Equal([$"lib/net10.0/{package}.dll", $"lib/net10.0/{package}.xml"], archive.Entries.Select(e => e.FullName).Where(n => n.StartsWith("lib/", StringComparison.Ordinal)).Order(StringComparer.Ordinal));
+        Assert.Equal([$"lib/net10.0/{package}.dll", $"lib/net10.0/{package}.xml"],
+            archive.Entries.Select(e => e.FullName).Where(n => n.StartsWith("lib/", StringComparison.Ordinal))
+                .Order(StringComparer.Ordinal));
         using var symbols = Open(package, "snupkg");
-        using var pdb = MetadataReaderProvider.FromPortablePdbStream(new MemoryStream(Bytes(symbols, $"lib/net10.0/{package}.pdb")));
+        using var pdb = MetadataReaderProvider.FromPortablePdbStream(
+            new MemoryStream(Bytes(symbols, $"lib/net10.0/{package}.pdb")));
         using var dll = new PEReader(new MemoryStream(Bytes(archive, $"lib/net10.0/{package}.dll")));
         var debug = dll.ReadDebugDirectory();
         var wanted = debug.First(e => e.Type == DebugDirectoryEntryType.CodeView);
-        Assert.Equal(new BlobContentId(dll.ReadCodeViewDebugDirectoryData(wanted).Guid, wanted.Stamp), new BlobContentId(pdb.GetMetadataReader().DebugMetadataHeader!.Id));
+        Assert.Equal(new BlobContentId(dll.ReadCodeViewDebugDirectoryData(wanted).Guid, wanted.Stamp),
+            new BlobContentId(pdb.GetMetadataReader().DebugMetadataHeader!.Id));
         Assert.Contains(debug, e => e.Type == DebugDirectoryEntryType.Reproducible);
 
         var metadata = dll.GetMetadataReader();
         var documented = Text(archive, $"lib/net10.0/{package}.xml");
-        Assert.All(metadata.TypeDefinitions.Select(metadata.GetTypeDefinition).Where(t => (t.Attributes & TypeAttributes.VisibilityMask) == TypeAttributes.Public),
-            t => Assert.Contains($"<member name=\"T:{metadata.GetString(t.Namespace)}.{metadata.GetString(t.Name)}\">", documented, StringComparison.Ordinal));
-        var said = metadata.GetAssemblyDefinition().GetCustomAttributes().Select(a => Encoding.UTF8.GetString(metadata.GetBlobBytes(metadata.GetCustomAttribute(a).Value))).ToList();
-        Assert.Contains(said, s => s.Contains("IsTrimmable", StringComparison.Ordinal) && s.Contains("True", StringComparison.Ordinal));
-        Assert.Contains(said, s => s.Contains("IsAotCompatible", StringComparison.Ordinal) && s.Contains("True", StringComparison.Ordinal));
+        Assert.All(metadata.TypeDefinitions.Select(metadata.GetTypeDefinition)
+            .Where(t => (t.Attributes & TypeAttributes.VisibilityMask) == TypeAttributes.Public),
+            t => Assert.Contains($"<member name=\"T:{metadata.GetString(t.Namespace)}.{metadata.GetString(t.Name)}\">",
+                documented, StringComparison.Ordinal));
+        var said = metadata.GetAssemblyDefinition().GetCustomAttributes()
+            .Select(a => Encoding.UTF8.GetString(metadata.GetBlobBytes(metadata.GetCustomAttribute(a).Value))).ToList();
+        Assert.Contains(said,
+            s => s.Contains("IsTrimmable", StringComparison.Ordinal) && s.Contains("True", StringComparison.Ordinal));
+        Assert.Contains(said, s => s.Contains("IsAotCompatible", StringComparison.Ordinal)
+            && s.Contains("True", StringComparison.Ordinal));
     }
 
     [Theory, MemberData(nameof(Libraries))]
     public void Precompiled_packages_contain_the_library_a_second_time_with_machine_code(string package)
     {
-        Assert.SkipUnless(OperatingSystem.IsLinux() && RuntimeInformation.OSArchitecture == Architecture.X64, "Packages contain machine code on Linux x64 only.");
+        Assert.SkipUnless(OperatingSystem.IsLinux() && RuntimeInformation.OSArchitecture == Architecture.X64,
+            "Packages contain machine code on Linux x64 only.");
         using var archive = Open(package, "nupkg");
         string[] wanted = _precompiled.Contains(package) ? [$"runtimes/linux-x64/lib/net10.0/{package}.dll"] : [];
-        Assert.Equal(wanted, archive.Entries.Select(e => e.FullName).Where(n => n.StartsWith("runtimes/", StringComparison.Ordinal)));
+        Assert.Equal(wanted,
+            archive.Entries.Select(e => e.FullName).Where(n => n.StartsWith("runtimes/", StringComparison.Ordinal)));
         var (name, size) = MachineCode(archive, $"lib/net10.0/{package}.dll");
         Assert.Equal(0, size);
         foreach (var path in wanted)
         {
             var (its, code) = MachineCode(archive, path);
-            Assert.Equal(name, its); // made from the library in lib/, so its symbols and its documentation apply to both
+            // made from the library in lib/, so its symbols and its documentation apply to both
+            Assert.Equal(name, its);
             Assert.InRange(code, 1, int.MaxValue);
         }
     }
@@ -117,7 +135,8 @@ public partial class PackedTests(PackedFeed feed)
     {
         using var dll = new PEReader(new MemoryStream(Bytes(archive, path)));
         var metadata = dll.GetMetadataReader();
-        return (metadata.GetGuid(metadata.GetModuleDefinition().Mvid), dll.PEHeaders.CorHeader!.ManagedNativeHeaderDirectory.Size);
+        return (metadata.GetGuid(metadata.GetModuleDefinition().Mvid),
+            dll.PEHeaders.CorHeader!.ManagedNativeHeaderDirectory.Size);
     }
 
     [Fact]
@@ -125,9 +144,11 @@ public partial class PackedTests(PackedFeed feed)
     {
         using var archive = Open(Tool, "nupkg");
         Assert.Contains("name=\"DotnetTool\"", Text(archive, $"{Tool}.nuspec"), StringComparison.Ordinal);
-        Assert.Contains("Name=\"whimbrel\" EntryPoint=\"Whimbrel.Tool.dll\"", Text(archive, "tools/net10.0/any/DotnetToolSettings.xml"), StringComparison.Ordinal);
+        Assert.Contains("Name=\"whimbrel\" EntryPoint=\"Whimbrel.Tool.dll\"",
+            Text(archive, "tools/net10.0/any/DotnetToolSettings.xml"), StringComparison.Ordinal);
         Assert.Superset(
-            new HashSet<string>(["System.CommandLine.dll", "Whimbrel.dll", "Whimbrel.Http.dll", "Whimbrel.Relays.dll", "Whimbrel.Tool.dll"]),
+            new HashSet<string>(["System.CommandLine.dll", "Whimbrel.dll", "Whimbrel.Http.dll", "Whimbrel.Relays.dll",
+                "Whimbrel.Tool.dll"]),
             archive.Entries.Select(e => e.Name).ToHashSet());
     }
 
@@ -144,12 +165,15 @@ public partial class PackedTests(PackedFeed feed)
                 var bytes = Bytes(archive, entry.FullName);
                 foreach (var folder in folders)
                 {
-                    Assert.True(bytes.AsSpan().IndexOf(Encoding.UTF8.GetBytes(folder + '/')) < 0 && bytes.AsSpan().IndexOf(Encoding.Unicode.GetBytes(folder + '/')) < 0, $"{entry.FullName} of {package} names {folder}");
+                    Assert.True(bytes.AsSpan().IndexOf(Encoding.UTF8.GetBytes(folder + '/')) < 0
+                        && bytes.AsSpan().IndexOf(Encoding.Unicode.GetBytes(folder + '/')) < 0,
+                        $"{entry.FullName} of {package} names {folder}");
                 }
                 if (!entry.Name.EndsWith(".pdb", StringComparison.Ordinal)) continue;
                 using var provider = MetadataReaderProvider.FromPortablePdbStream(new MemoryStream(bytes));
                 var pdb = provider.GetMetadataReader();
-                Assert.All(pdb.Documents, d => Assert.StartsWith("/_/", pdb.GetString(pdb.GetDocument(d).Name), StringComparison.Ordinal));
+                Assert.All(pdb.Documents,
+                    d => Assert.StartsWith("/_/", pdb.GetString(pdb.GetDocument(d).Name), StringComparison.Ordinal));
             }
         }
     }
@@ -158,7 +182,8 @@ public partial class PackedTests(PackedFeed feed)
     [InlineData("# A\n\n<p align=\"center\">x</p>\n")]
     [InlineData("# A\n\n[the guide](docs/guide.md)\n")]
     [InlineData("A\n")]
-    public void A_readme_that_a_gallery_would_show_wrongly_is_found(string text) => Assert.ThrowsAny<Xunit.Sdk.XunitException>(() => AssertPlain(text));
+    public void A_readme_that_a_gallery_would_show_wrongly_is_found(string text) =>
+        Assert.ThrowsAny<Xunit.Sdk.XunitException>(() => AssertPlain(text));
 
     // Galleries do not render HTML tags and cannot resolve relative links.
     private static void AssertPlain(string readme)
@@ -172,19 +197,22 @@ public partial class PackedTests(PackedFeed feed)
     private ZipArchive Open(string package, string kind)
     {
         Assert.True(feed.Failure is null, feed.Failure);
-        return ZipFile.OpenRead(Assert.Single(Directory.EnumerateFiles(feed.Feed, "*." + kind), f => VersionOf().Replace(Path.GetFileName(f), "") == package));
+        return ZipFile.OpenRead(Assert.Single(Directory.EnumerateFiles(feed.Feed, "*." + kind),
+            f => VersionOf().Replace(Path.GetFileName(f), "") == package));
     }
 
     private static string Text(ZipArchive archive, string path)
     {
-        using var reader = new StreamReader(new MemoryStream(Bytes(archive, path))); // some begin with a byte order mark
+        // some begin with a byte order mark
+        using var reader = new StreamReader(new MemoryStream(Bytes(archive, path)));
         return reader.ReadToEnd();
     }
 
     private static byte[] Bytes(ZipArchive archive, string path)
     {
         var entry = archive.GetEntry(path);
-        Assert.True(entry is not null, $"no '{path}' in a package of {string.Join(", ", archive.Entries.Select(e => e.FullName))}");
+        Assert.True(entry is not null,
+            $"no '{path}' in a package of {string.Join(", ", archive.Entries.Select(e => e.FullName))}");
         using var from = entry.Open();
         using var into = new MemoryStream();
         from.CopyTo(into);

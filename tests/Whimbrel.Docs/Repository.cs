@@ -15,6 +15,7 @@ internal static class Repository
         {
             if (File.Exists(Path.Combine(folder.FullName, "Whimbrel.slnx"))) return folder.FullName;
         }
-        throw new InvalidOperationException($"No Whimbrel.slnx above {AppContext.BaseDirectory}: run the tests from their place in the repository.");
+        throw new InvalidOperationException(
+            $"No Whimbrel.slnx above {AppContext.BaseDirectory}: run the tests from their place in the repository.");
     }
 }

@@ -42,7 +42,8 @@ public sealed class RunnerTests : IDisposable
         Assert.Equal("1 flaky: failed once, then passed each time alone: A.Flaky", lines[^2]);
         Assert.Equal(0, code);
         Assert.Equal("21", Runs("Whimbrel.Docs"));
-        var log = await File.ReadAllLinesAsync(Path.Combine(_folder, "artifacts/flaky.log"), TestContext.Current.CancellationToken);
+        var log = await File.ReadAllLinesAsync(Path.Combine(_folder, "artifacts/flaky.log"),
+            TestContext.Current.CancellationToken);
         Assert.EndsWith("failed A.Flaky (1ms)", log[0], StringComparison.Ordinal);
         Assert.Equal("  it was planted", log[1]);
     }
@@ -62,10 +63,12 @@ public sealed class RunnerTests : IDisposable
     }
 
     [Theory]
-    [InlineData("sleep 1", 0, "1 flaky: failed once, then passed each time alone: A.Slow")] // at least five runs passed in the limit
+    // at least five runs passed in the limit
+    [InlineData("sleep 1", 0, "1 flaky: failed once, then passed each time alone: A.Slow")]
     [InlineData("sleep 3", 1, "0 flaky")] // fewer
     [InlineData("if ((runs == 6)); then exec sleep 60; fi", 1, "0 flaky")] // the sixth run hangs
-    public async Task A_slow_test_is_flaky_when_it_passed_five_times_before_the_limit_and_none_hangs(string work, int exitCode, string flaky)
+    public async Task A_slow_test_is_flaky_when_it_passed_five_times_before_the_limit_and_none_hangs(string work,
+        int exitCode, string flaky)
     {
         Needs();
         Plant("Whimbrel.Docs", $"""
@@ -82,7 +85,8 @@ public sealed class RunnerTests : IDisposable
     [InlineData("Whimbrel.Tests", "report failed A.One")]
     [InlineData("Whimbrel.Docs", "report failed A.MemoryTcp.One")]
     [InlineData("Whimbrel.Docs", "for n in 1 2 3 4 5 6 7; do report failed A.Test$n; done")]
-    public async Task Tests_in_virtual_time_and_runs_with_many_failures_are_not_repeated(string project, string failures)
+    public async Task Tests_in_virtual_time_and_runs_with_many_failures_are_not_repeated(string project,
+        string failures)
     {
         Needs();
         Plant(project, $"{failures}\nfinish\n");
@@ -97,9 +101,11 @@ public sealed class RunnerTests : IDisposable
     {
         Needs();
         Plant("Whimbrel.Tests", "report failed A.Known; report passed A.Good; finish");
-        File.WriteAllText(Path.Combine(_folder, "tests/quarantine.txt"), "# a comment\nA.Known: the cause is suspected\n");
+        File.WriteAllText(Path.Combine(_folder, "tests/quarantine.txt"),
+            "# a comment\nA.Known: the cause is suspected\n");
         var (code, lines) = await TestAsync();
-        Assert.Equal(["1 failed in quarantine (tests/quarantine.txt): A.Known", "0 flaky", "1 passed, 0 failed, 0 skipped"], lines[^3..]);
+        Assert.Equal(["1 failed in quarantine (tests/quarantine.txt): A.Known", "0 flaky",
+            "1 passed, 0 failed, 0 skipped"], lines[^3..]);
         Assert.Contains("    failed A.Known (1ms)", lines);
         Assert.Equal(0, code);
         Plant("Whimbrel.Tests", "report failed A.KnownToo; report failed A.Known; finish");
@@ -119,7 +125,8 @@ public sealed class RunnerTests : IDisposable
             finish
             """);
         var (code, lines) = await TestAsync();
-        Assert.Equal(["Skipped, by reason:", "     3  Needs Linux.", "     1  Needs IPv6.", "0 flaky", "1 passed, 0 failed, 0 skipped"], lines[^5..]);
+        Assert.Equal(["Skipped, by reason:", "     3  Needs Linux.", "     1  Needs IPv6.", "0 flaky",
+            "1 passed, 0 failed, 0 skipped"], lines[^5..]);
         Assert.Equal(0, code);
     }
 
@@ -128,16 +135,20 @@ public sealed class RunnerTests : IDisposable
     {
         Needs();
         Plant("Whimbrel.Tests", "report passed A.Good; finish");
-        Assert.SkipUnless(File.Exists("/usr/bin/env") && !OperatingSystem.IsMacOS(), "Needs the tools of Linux in /usr/bin.");
+        Assert.SkipUnless(File.Exists("/usr/bin/env") && !OperatingSystem.IsMacOS(),
+            "Needs the tools of Linux in /usr/bin.");
         var (code, lines) = await TestAsync(isBare: true, "--no-install");
         Assert.Equal(0, code);
-        Assert.Contains(lines, static l => l.StartsWith("Missing: curl (Debian: apt-get install curl)", StringComparison.Ordinal));
+        Assert.Contains(lines,
+            static l => l.StartsWith("Missing: curl (Debian: apt-get install curl)", StringComparison.Ordinal));
         Assert.False(File.Exists(Path.Combine(_folder, "apt-get.calls")));
         (code, lines) = await TestAsync(isBare: true);
         Assert.Equal(0, code);
         Assert.Contains(lines, static l => l == "  curl (package curl): HTTP as another program speaks it");
-        var calls = await File.ReadAllLinesAsync(Path.Combine(_folder, "apt-get.calls"), TestContext.Current.CancellationToken);
-        Assert.Contains(" curl ", calls.Single(static l => l.Contains(" install ", StringComparison.Ordinal)), StringComparison.Ordinal);
+        var calls = await File.ReadAllLinesAsync(Path.Combine(_folder, "apt-get.calls"),
+            TestContext.Current.CancellationToken);
+        Assert.Contains(" curl ", calls.Single(static l => l.Contains(" install ", StringComparison.Ordinal)),
+            StringComparison.Ordinal);
     }
 
     [Theory]
@@ -149,7 +160,8 @@ public sealed class RunnerTests : IDisposable
     {
         Needs();
         // The tests that run alone afterwards pass, so only the crash is counted.
-        Plant("Whimbrel.Docs", $"if [[ $given == *--filter-method* ]]; then report passed A.Two; finish; fi\n{program}\n");
+        Plant("Whimbrel.Docs",
+            $"if [[ $given == *--filter-method* ]]; then report passed A.Two; finish; fi\n{program}\n");
         var (code, lines) = await TestAsync("--limit", "5");
         Assert.Equal(last, lines[^1]);
         Assert.Equal(1, code);
@@ -204,7 +216,8 @@ public sealed class RunnerTests : IDisposable
 
             foreach (var option in options)
             {
-                if (option[0].EndsWith("-trait", StringComparison.Ordinal) && !withTrait.ContainsKey(option[1])) withTrait.Add(option[1], [.. await ListAsync("--filter-trait", option[1])]);
+                if (option[0].EndsWith("-trait", StringComparison.Ordinal) && !withTrait.ContainsKey(option[1]))
+                    withTrait.Add(option[1], [.. await ListAsync("--filter-trait", option[1])]);
             }
 
             listed.AddRange(all.Where(test => options.All(o => o[0] switch
@@ -222,13 +235,17 @@ public sealed class RunnerTests : IDisposable
         Assert.Equal(all, listed.Order(StringComparer.Ordinal));
 
         static bool IsOf(string pattern, string test) =>
-            FileSystemName.MatchesSimpleExpression(pattern, test.Trim().Split('(')[0] is var name ? name[..name.LastIndexOf('.')] : "", ignoreCase: true);
+            FileSystemName.MatchesSimpleExpression(pattern,
+                test.Trim().Split('(')[0] is var name ? name[..name.LastIndexOf('.')] : "", ignoreCase: true);
 
         async Task<IEnumerable<string>> ListAsync(params string[] options) =>
-            (await RunAsync(Repository.Root, "dotnet", [dll, "--list-tests", "--no-ansi", "--no-progress", "--ignore-exit-code", "8", .. options])).Where(l => l.Contains($"{project}.", StringComparison.Ordinal) && l.StartsWith("  ", StringComparison.Ordinal));
+            (await RunAsync(Repository.Root, "dotnet", [dll, "--list-tests", "--no-ansi", "--no-progress",
+                "--ignore-exit-code", "8", .. options])).Where(l => l.Contains($"{project}.", StringComparison.Ordinal)
+                    && l.StartsWith("  ", StringComparison.Ordinal));
     }
 
-    private static void Needs() => Assert.SkipUnless(OperatingSystem.IsLinux() && Command.Exists("bash") && Command.Exists("flock"), "The test needs Linux, bash and flock.");
+    private static void Needs() => Assert.SkipUnless(OperatingSystem.IsLinux() && Command.Exists("bash")
+        && Command.Exists("flock"), "The test needs Linux, bash and flock.");
 
     private void Plant(string project, string program)
     {
@@ -240,7 +257,8 @@ public sealed class RunnerTests : IDisposable
 
     private string Runs(string project) => File.ReadAllText(Path.Combine(_folder, $"{project}.runs")).Trim();
 
-    private Task<(int ExitCode, string[] Lines)> TestAsync(params string[] options) => TestAsync(isBare: false, options);
+    private Task<(int ExitCode, string[] Lines)> TestAsync(params string[] options) =>
+        TestAsync(isBare: false, options);
 
     // A minimal machine has only the commands that the script itself needs, and an apt-get that records its calls and
     // installs nothing.
@@ -253,27 +271,33 @@ public sealed class RunnerTests : IDisposable
         Write("id", "#!/bin/sh\necho 0\n");
         var script = File.ReadAllText(Repository.PathOf("test"));
         Assert.Contains("further_runs_limit=300", script, StringComparison.Ordinal);
-        File.WriteAllText(Path.Combine(_folder, "test"), script.Replace("further_runs_limit=300", $"further_runs_limit={_furtherRunsLimit}", StringComparison.Ordinal));
+        File.WriteAllText(Path.Combine(_folder, "test"), script.Replace("further_runs_limit=300",
+            $"further_runs_limit={_furtherRunsLimit}", StringComparison.Ordinal));
         var path = $"{programs}:{Environment.GetEnvironmentVariable("PATH")}";
         if (isBare)
         {
-            string[] needed = ["awk", "basename", "bash", "cat", "chmod", "date", "df", "dirname", "env", "find", "flock", "getconf", "git", "grep", "mkdir", "mktemp", "rm", "sed", "sh", "sleep", "sort", "tail", "timeout", "touch", "tr", "uname"];
+            string[] needed = ["awk", "basename", "bash", "cat", "chmod", "date", "df", "dirname", "env", "find",
+                "flock", "getconf", "git", "grep", "mkdir", "mktemp", "rm", "sed", "sh", "sleep", "sort", "tail",
+                "timeout", "touch", "tr", "uname"];
             foreach (var name in needed)
             {
-                if (!File.Exists(Path.Combine(programs, name)) && Command.Find(name) is { } found) File.CreateSymbolicLink(Path.Combine(programs, name), found);
+                if (!File.Exists(Path.Combine(programs, name)) && Command.Find(name) is { } found)
+                    File.CreateSymbolicLink(Path.Combine(programs, name), found);
             }
 
             path = programs;
         }
 
-        var (code, output) = await Command.RunAsync(_folder, _patience, "env", ["-u", "WHIMBREL_ONE_ATTEMPT", "-u", "WHIMBREL_DEEP", $"PLANTED={_folder}", $"PATH={path}", "bash", "./test", "--no-build", .. options]);
+        var (code, output) = await Command.RunAsync(_folder, _patience, "env", ["-u", "WHIMBREL_ONE_ATTEMPT", "-u",
+            "WHIMBREL_DEEP", $"PLANTED={_folder}", $"PATH={path}", "bash", "./test", "--no-build", .. options]);
         return (code, output.TrimEnd().Split('\n'));
 
         void Write(string name, string text)
         {
             var file = Path.Combine(programs, name);
             File.WriteAllText(file, text);
-            if (!OperatingSystem.IsWindows()) File.SetUnixFileMode(file, UnixFileMode.UserRead | UnixFileMode.UserWrite | UnixFileMode.UserExecute);
+            if (!OperatingSystem.IsWindows())
+                File.SetUnixFileMode(file, UnixFileMode.UserRead | UnixFileMode.UserWrite | UnixFileMode.UserExecute);
         }
     }
 

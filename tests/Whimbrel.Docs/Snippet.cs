@@ -23,7 +23,8 @@ internal sealed record Snippet(string Path, int Line, string Words, string Code)
             for (at = first; at < lines.Length && lines[at].Trim() != "```"; at++) { }
             var words = info.Split(' ', 2);
             if (words[0] is not (Language or "cs" or "c#" or "C#")) continue;
-            var code = lines[first..Math.Min(at, lines.Length)].Select(l => l.Length >= indent && l[..indent].Trim().Length == 0 ? l[indent..] : l);
+            var code = lines[first..Math.Min(at, lines.Length)].Select(
+                l => l.Length >= indent && l[..indent].Trim().Length == 0 ? l[indent..] : l);
             yield return new Snippet(path, first + 1, words.Length > 1 ? words[1].Trim() : "", string.Join('\n', code));
         }
     }

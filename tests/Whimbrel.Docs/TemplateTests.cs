@@ -46,7 +46,8 @@ public partial class TemplateTests(MadeProjects made) : IClassFixture<MadeProjec
     public async Task A_chat_with_mistakes_in_its_settings_names_them_and_does_not_start()
     {
         made.Check();
-        var (code, output) = await Command.RunAsync(made.FolderOf("Chat"), _patience, "dotnet", made.ProgramOf("Chat"), "--Chat:Address=tcp://127.0.0.1:0", "--Chat:Backlog=0", "--Chat:MaxConnection=3");
+        var (code, output) = await Command.RunAsync(made.FolderOf("Chat"), _patience, "dotnet", made.ProgramOf("Chat"),
+            "--Chat:Address=tcp://127.0.0.1:0", "--Chat:Backlog=0", "--Chat:MaxConnection=3");
         Assert.NotEqual(0, code);
         Assert.Contains("Chat:Backlog = 0", output, StringComparison.Ordinal);
         Assert.Contains("Chat:MaxConnection: there is no such option", output, StringComparison.Ordinal);
@@ -56,7 +57,8 @@ public partial class TemplateTests(MadeProjects made) : IClassFixture<MadeProjec
     public async Task The_tests_of_a_chat_pass()
     {
         made.Check();
-        var (code, output) = await Command.RunAsync(made.FolderOf("Chat"), MadeProjects.Limit, "dotnet", "test", "tests", "-c", "Release", "--no-build");
+        var (code, output) = await Command.RunAsync(made.FolderOf("Chat"), MadeProjects.Limit, "dotnet", "test",
+            "tests", "-c", "Release", "--no-build");
         Assert.True(code == 0, output);
         Assert.Matches(@"Passed:\s*3,.*Total:\s*3,", output);
     }
@@ -65,7 +67,8 @@ public partial class TemplateTests(MadeProjects made) : IClassFixture<MadeProjec
     [Fact]
     public void Projects_of_the_README_are_built_with_the_names_of_the_README()
     {
-        var named = Made().Matches(File.ReadAllText(Repository.PathOf("README.md"))).Select(static m => (m.Groups["template"].Value, m.Groups["name"].Value)).ToList();
+        var named = Made().Matches(File.ReadAllText(Repository.PathOf("README.md")))
+            .Select(static m => (m.Groups["template"].Value, m.Groups["name"].Value)).ToList();
         Assert.NotEmpty(named);
         Assert.Empty(named.Except(MadeProjects.Projects));
     }
@@ -88,13 +91,16 @@ public partial class TemplateTests(MadeProjects made) : IClassFixture<MadeProjec
         using var client = new HttpClient { BaseAddress = new Uri($"http://{server.EndPoint}") };
         Assert.Equal("Hello you", await client.GetStringAsync("/hello/you"));
         Assert.Contains("<h1>My-Site</h1>", await client.GetStringAsync("/"), StringComparison.Ordinal);
-        Assert.Equal(HttpStatusCode.Created, (await client.PostAsJsonAsync("/notes", new { text = "buy milk" })).StatusCode);
-        Assert.Equal(HttpStatusCode.BadRequest, (await client.PostAsync("/notes", new StringContent("{", null, "application/json"))).StatusCode);
+        Assert.Equal(HttpStatusCode.Created,
+            (await client.PostAsJsonAsync("/notes", new { text = "buy milk" })).StatusCode);
+        Assert.Equal(HttpStatusCode.BadRequest,
+            (await client.PostAsync("/notes", new StringContent("{", null, "application/json"))).StatusCode);
         Assert.Equal("""[{"text":"buy milk"}]""", await client.GetStringAsync("/notes"));
 
         using var socket = new System.Net.WebSockets.ClientWebSocket();
         await socket.ConnectAsync(new Uri($"ws://{server.EndPoint}/echo"), CancellationToken.None).WaitAsync(_patience);
-        await socket.SendAsync(Encoding.UTF8.GetBytes("hello"), System.Net.WebSockets.WebSocketMessageType.Text, endOfMessage: true, CancellationToken.None);
+        await socket.SendAsync(Encoding.UTF8.GetBytes("hello"), System.Net.WebSockets.WebSocketMessageType.Text,
+            endOfMessage: true, CancellationToken.None);
         var answer = new byte[100];
         var received = await socket.ReceiveAsync(answer, CancellationToken.None).WaitAsync(_patience);
         Assert.Equal("hello", Encoding.UTF8.GetString(answer, 0, received.Count));
@@ -106,7 +112,8 @@ public partial class TemplateTests(MadeProjects made) : IClassFixture<MadeProjec
     private async Task<RunningProgram> StartAsync(string name, string argument)
     {
         made.Check();
-        var program = new RunningProgram(Process.Start(Command.Describe(made.FolderOf(name), "dotnet", made.ProgramOf(name), argument))!);
+        var program = new RunningProgram(
+            Process.Start(Command.Describe(made.FolderOf(name), "dotnet", made.ProgramOf(name), argument))!);
         await program.ListensAsync();
         return program;
     }
@@ -117,7 +124,8 @@ public partial class TemplateTests(MadeProjects made) : IClassFixture<MadeProjec
         await client.GetStream().WriteAsync(Encoding.UTF8.GetBytes(text));
         var line = new StringBuilder();
         var one = new byte[1];
-        while (await client.GetStream().ReadAsync(one).AsTask().WaitAsync(_patience) == 1 && one[0] != '\n') line.Append((char)one[0]);
+        while (await client.GetStream().ReadAsync(one).AsTask().WaitAsync(_patience) == 1 && one[0] != '\n')
+            line.Append((char)one[0]);
         return line.ToString();
     }
 
@@ -150,10 +158,12 @@ public partial class TemplateTests(MadeProjects made) : IClassFixture<MadeProjec
         public async Task<string> StopAsync()
         {
             Assert.SkipUnless(OperatingSystem.IsLinux() || OperatingSystem.IsMacOS(), "The test needs signals.");
-            using var kill = Process.Start("kill", ["-TERM", process.Id.ToString(System.Globalization.CultureInfo.InvariantCulture)]);
+            using var kill = Process.Start("kill",
+                ["-TERM", process.Id.ToString(System.Globalization.CultureInfo.InvariantCulture)]);
             _said.Append(await process.StandardOutput.ReadToEndAsync().WaitAsync(_patience));
             await process.WaitForExitAsync().WaitAsync(_patience);
-            Assert.True(process.ExitCode == 0, $"exit code {process.ExitCode}\n{_said}\n{await process.StandardError.ReadToEndAsync()}");
+            Assert.True(process.ExitCode == 0,
+                $"exit code {process.ExitCode}\n{_said}\n{await process.StandardError.ReadToEndAsync()}");
             return _said.ToString();
         }
 

@@ -35,7 +35,8 @@ public sealed class HealthTests
         using CancellationTokenSource patience = new();
         Task stop = host.StopAsync(patience.Token);
         await TestHost.UntilAsync(() => !host.Server().IsAccepting, "the stop to begin");
-        await TellsAsync(host, HealthStatus.Unhealthy, "Chat does not accept: it drains, or has stopped, with 2 sessions open");
+        await TellsAsync(host, HealthStatus.Unhealthy,
+            "Chat does not accept: it drains, or has stopped, with 2 sessions open");
         await patience.CancelAsync();
         await Record.ExceptionAsync(() => stop.WaitAsync(TestHost.Patience));
     }
@@ -48,7 +49,11 @@ public sealed class HealthTests
             s =>
             {
                 s.AddSingleton(gate).AddWhimbrelServer<Blocker>("Chat");
-                s.AddHealthChecks().AddWhimbrelServer("Chat", options: new ServerHealthOptions { LoopSilence = TimeSpan.FromMilliseconds(100), LoopStandstill = TimeSpan.FromSeconds(3) });
+                s.AddHealthChecks().AddWhimbrelServer("Chat", options: new ServerHealthOptions
+                {
+                    LoopSilence = TimeSpan.FromMilliseconds(100),
+                    LoopStandstill = TimeSpan.FromSeconds(3)
+                });
             },
             ("Chat:Address", "tcp://127.0.0.1:0"));
         await host.StartAsync();
@@ -62,7 +67,8 @@ public sealed class HealthTests
                 (HealthStatus, HealthStatus) now = await LookAsync(host);
                 if (seen.Count == 0 || seen[^1] != now) seen.Add(now);
                 Assert.True(seen.Count < 10, string.Join(", ", seen));
-                await Task.Delay(20, TestContext.Current.CancellationToken); // tidy: waits because a health check is polled
+                // tidy: waits because a health check is polled
+                await Task.Delay(20, TestContext.Current.CancellationToken);
             }
 
             // The two checks are polled one after the other, so the change may occur between them.
@@ -70,7 +76,8 @@ public sealed class HealthTests
             seen.Remove((HealthStatus.Unhealthy, HealthStatus.Healthy));
             seen.Remove((HealthStatus.Healthy, HealthStatus.Healthy));
             // On a busy machine a loop is silent for 100 ms before it is blocked, too: Degraded, Healthy, Degraded.
-            Assert.Equal([(HealthStatus.Degraded, HealthStatus.Healthy), (HealthStatus.Unhealthy, HealthStatus.Unhealthy)], seen.Distinct());
+            Assert.Equal([(HealthStatus.Degraded, HealthStatus.Healthy),
+                (HealthStatus.Unhealthy, HealthStatus.Unhealthy)], seen.Distinct());
             await TellsAsync(host, HealthStatus.Unhealthy, "Chat: loop 0 has not answered for ");
         }
         finally
@@ -78,7 +85,9 @@ public sealed class HealthTests
             gate.Set();
         }
 
-        while (await LookAsync(host) != (HealthStatus.Healthy, HealthStatus.Healthy)) await Task.Delay(20, TestContext.Current.CancellationToken); // tidy: waits because a health check is polled
+        while (await LookAsync(host) != (HealthStatus.Healthy, HealthStatus.Healthy))
+            // tidy: waits because a health check is polled
+            await Task.Delay(20, TestContext.Current.CancellationToken);
     }
 
     [Fact]
@@ -89,8 +98,10 @@ public sealed class HealthTests
             s =>
             {
                 s.AddSingleton(gate).AddWhimbrelServer<Blocker>("Chat").AddWhimbrelServer<Stubborn>("Other");
-                ServerHealthOptions options = new() { LoopSilence = TimeSpan.FromMilliseconds(100), LoopStandstill = TimeSpan.FromHours(1) };
-                s.AddHealthChecks().AddWhimbrelServer("Chat", options: options).AddWhimbrelServer("Other", options: options);
+                ServerHealthOptions options =
+                    new() { LoopSilence = TimeSpan.FromMilliseconds(100), LoopStandstill = TimeSpan.FromHours(1) };
+                s.AddHealthChecks().AddWhimbrelServer("Chat", options: options)
+                    .AddWhimbrelServer("Other", options: options);
             },
             ("Whimbrel:Loops", "2"), ("Chat:Address", "tcp://127.0.0.1:0"), ("Other:Address", "tcp://127.0.0.1:0"));
         await host.StartAsync();
@@ -98,10 +109,12 @@ public sealed class HealthTests
         try
         {
             HealthReport report;
-            do report = await host.Services.GetRequiredService<HealthCheckService>().CheckHealthAsync(TestContext.Current.CancellationToken);
+            do report = await host.Services.GetRequiredService<HealthCheckService>()
+                .CheckHealthAsync(TestContext.Current.CancellationToken);
             while (report.Entries["Chat"].Status != HealthStatus.Degraded);
             Assert.Equal(HealthStatus.Healthy, report.Entries["Other"].Status);
-            Assert.Contains("1 of its sessions wait there", report.Entries["Chat"].Description, StringComparison.Ordinal);
+            Assert.Contains("1 of its sessions wait there", report.Entries["Chat"].Description,
+                StringComparison.Ordinal);
         }
         finally
         {
@@ -122,11 +135,15 @@ public sealed class HealthTests
         await host.StartAsync();
         await host.StopAsync();
         HealthCheckService service = host.Services.GetRequiredService<HealthCheckService>();
-        HealthReport ready = await service.CheckHealthAsync(static c => c.Tags.Contains(HostingExtensions.ReadyTag), TestContext.Current.CancellationToken);
-        HealthReport live = await service.CheckHealthAsync(static c => c.Tags.Contains(HostingExtensions.LiveTag), TestContext.Current.CancellationToken);
-        HealthReport mine = await service.CheckHealthAsync(static c => c.Tags.Contains("mine"), TestContext.Current.CancellationToken);
+        HealthReport ready = await service.CheckHealthAsync(static c => c.Tags.Contains(HostingExtensions.ReadyTag),
+            TestContext.Current.CancellationToken);
+        HealthReport live = await service.CheckHealthAsync(static c => c.Tags.Contains(HostingExtensions.LiveTag),
+            TestContext.Current.CancellationToken);
+        HealthReport mine = await service.CheckHealthAsync(static c => c.Tags.Contains("mine"),
+            TestContext.Current.CancellationToken);
         Assert.Equal((HealthStatus.Unhealthy, HealthStatus.Healthy), (ready.Status, live.Status));
-        Assert.Equal(["Chat", "Chat:Live", "Chat"], ((HealthReport[])[ready, live, mine]).Select(static r => Assert.Single(r.Entries.Keys)));
+        Assert.Equal(["Chat", "Chat:Live", "Chat"],
+            ((HealthReport[])[ready, live, mine]).Select(static r => Assert.Single(r.Entries.Keys)));
     }
 
     [Fact]
@@ -142,25 +159,31 @@ public sealed class HealthTests
         OptionsValidationException thrown = await Assert.ThrowsAsync<OptionsValidationException>(host.StartAsync);
         Assert.Equal(
             [
-                "AddHealthChecks().AddWhimbrelServer(\"Chta\"): there is no server of this name, there are Chat. builder.Services.AddWhimbrelServer adds one",
-                "AddHealthChecks().AddWhimbrelCluster(\"Chat\"): there is no node of a cluster of this name, none was added. builder.Services.AddWhimbrelCluster adds one",
+                "AddHealthChecks().AddWhimbrelServer(\"Chta\"): there is no server of this name, there are Chat. "
+                + "builder.Services.AddWhimbrelServer adds one",
+                "AddHealthChecks().AddWhimbrelCluster(\"Chat\"): there is no node of a cluster of this name, none was "
+                + "added. builder.Services.AddWhimbrelCluster adds one",
             ],
             thrown.Failures);
         await using TestHost alone = new(static s => s.AddHealthChecks().AddWhimbrelServer("Chat"));
         await Assert.ThrowsAsync<OptionsValidationException>(alone.StartAsync);
-        Assert.Throws<ArgumentException>(static () => new ServiceCollection().AddHealthChecks().AddWhimbrelServer("Chat", options: new ServerHealthOptions { LoopSilence = TimeSpan.FromMinutes(1) }));
-        Assert.Throws<ArgumentOutOfRangeException>(static () => new ServerHealthOptions { LoopSilence = TimeSpan.Zero });
+        Assert.Throws<ArgumentException>(static () => new ServiceCollection().AddHealthChecks()
+            .AddWhimbrelServer("Chat", options: new ServerHealthOptions { LoopSilence = TimeSpan.FromMinutes(1) }));
+        Assert.Throws<ArgumentOutOfRangeException>(
+            static () => new ServerHealthOptions { LoopSilence = TimeSpan.Zero });
     }
 
     private static async Task<(HealthStatus Ready, HealthStatus Live)> LookAsync(TestHost host)
     {
-        HealthReport report = await host.Services.GetRequiredService<HealthCheckService>().CheckHealthAsync(TestContext.Current.CancellationToken);
+        HealthReport report = await host.Services.GetRequiredService<HealthCheckService>()
+            .CheckHealthAsync(TestContext.Current.CancellationToken);
         return (report.Entries["Chat"].Status, report.Entries["Chat:Live"].Status);
     }
 
     private static async Task TellsAsync(TestHost host, HealthStatus status, string text)
     {
-        HealthReport report = await host.Services.GetRequiredService<HealthCheckService>().CheckHealthAsync(TestContext.Current.CancellationToken);
+        HealthReport report = await host.Services.GetRequiredService<HealthCheckService>()
+            .CheckHealthAsync(TestContext.Current.CancellationToken);
         HealthReportEntry entry = report.Entries["Chat"];
         Assert.StartsWith(text, entry.Description, StringComparison.Ordinal);
         Assert.Equal(status, entry.Status);

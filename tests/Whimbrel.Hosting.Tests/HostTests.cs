@@ -18,7 +18,8 @@ public sealed class HostTests
     [Fact]
     public async Task A_server_listens_where_its_section_says_and_its_sessions_have_services()
     {
-        await using TestHost host = new(static s => s.AddSingleton<Greeting>().AddWhimbrelServer<Echo>("Chat"), ("Chat:Address", AnyPort));
+        await using TestHost host = new(static s => s.AddSingleton<Greeting>().AddWhimbrelServer<Echo>("Chat"),
+            ("Chat:Address", AnyPort));
         await host.StartAsync();
         Assert.Equal("hello you", await TestHost.AskAsync((await host.ConnectAsync()).GetStream(), "you", 9));
         Assert.True(host.Log.Has("Whimbrel.Server.Chat Information 100 Chat listens at 127.0.0.1:"));
@@ -33,10 +34,13 @@ public sealed class HostTests
     public async Task The_configuration_wins_over_what_the_program_says_and_what_it_does_not_say_stays()
     {
         await using TestHost host = new(
-            static s => s.AddSingleton<Greeting>().AddWhimbrelServer<Echo>("Chat", static _ => new ServerOptions { Address = "tcp://127.0.0.1:1", MaxConnections = 7, Backlog = 9, State = "kept" }),
-            ("Chat:Addresses:0", AnyPort), ("Chat:Addresses:1", "tcp://localhost:0"), ("Chat:Backlog", "11"), ("Chat:SlowConsumer", "wait"), ("Chat:IdleTimeout", "00:05:00"));
+            static s => s.AddSingleton<Greeting>().AddWhimbrelServer<Echo>("Chat", static _ =>
+                new ServerOptions { Address = "tcp://127.0.0.1:1", MaxConnections = 7, Backlog = 9, State = "kept" }),
+            ("Chat:Addresses:0", AnyPort), ("Chat:Addresses:1", "tcp://localhost:0"), ("Chat:Backlog", "11"),
+            ("Chat:SlowConsumer", "wait"), ("Chat:IdleTimeout", "00:05:00"));
         ServerOptions options = host.Server().Options;
-        Assert.Equal((7, 11, SlowConsumer.Wait, TimeSpan.FromMinutes(5), "kept"), (options.MaxConnections, options.Backlog, options.SlowConsumer, options.IdleTimeout, options.State));
+        Assert.Equal((7, 11, SlowConsumer.Wait, TimeSpan.FromMinutes(5), "kept"),
+            (options.MaxConnections, options.Backlog, options.SlowConsumer, options.IdleTimeout, options.State));
         await host.StartAsync();
         Assert.Equal(2, host.Server().EndPoints.Count);
     }
@@ -45,17 +49,23 @@ public sealed class HostTests
     public async Task All_mistakes_of_all_servers_are_reported_at_once_with_their_paths_before_anything_starts()
     {
         await using TestHost host = new(
-            static s => s.AddSingleton<Greeting>().AddWhimbrelServer<Echo>("Chat").AddWhimbrelServer<Echo>("Admin").AddWhimbrelServer<Echo>("Good"),
-            ("Chat:Port", "70000"), ("Chat:Backlog", "0"), ("Chat:MaxConnection", "5"), ("Chat:NoDelay", "perhaps"), ("Chat:IdleTimeout", "5"), ("Chat:Placement", "3"), ("Chat:Tls:CertificatePath", "no/such.pem"), ("Chat:Tls:MaxSilent", "0"),
+            static s => s.AddSingleton<Greeting>().AddWhimbrelServer<Echo>("Chat").AddWhimbrelServer<Echo>("Admin")
+                .AddWhimbrelServer<Echo>("Good"),
+            ("Chat:Port", "70000"), ("Chat:Backlog", "0"), ("Chat:MaxConnection", "5"), ("Chat:NoDelay", "perhaps"),
+            ("Chat:IdleTimeout", "5"), ("Chat:Placement", "3"), ("Chat:Tls:CertificatePath", "no/such.pem"),
+            ("Chat:Tls:MaxSilent", "0"),
             ("Admin:SendLimitBytes", "99999999999"), ("Good:Address", AnyPort));
         OptionsValidationException thrown = await Assert.ThrowsAsync<OptionsValidationException>(host.StartAsync);
         string[] told = [.. thrown.Failures];
         string[] expected =
         [
-            "Chat:Tls:CertificatePath: ", "Chat:Port: 70000 is not a port (0 to 65535)", "Chat:IdleTimeout: '5' is no time; five minutes are 00:05:00",
-            "Chat:NoDelay: 'perhaps' is neither true nor false", "Chat:Placement: '3' is none of Auto, RoundRobin", "Chat:MaxConnection: there is no such option: MaxConnections is meant, perhaps",
+            "Chat:Tls:CertificatePath: ", "Chat:Port: 70000 is not a port (0 to 65535)",
+            "Chat:IdleTimeout: '5' is no time; five minutes are 00:05:00",
+            "Chat:NoDelay: 'perhaps' is neither true nor false", "Chat:Placement: '3' is none of Auto, RoundRobin",
+            "Chat:MaxConnection: there is no such option: MaxConnections is meant, perhaps",
             "Chat:Backlog = 0, allowed 1 to 65535", "Chat:Tls:MaxSilent = 0, allowed 1 to 1000000",
-            "Admin:Address: is missing, for example tcp://*:1111", "Admin:SendLimitBytes: '99999999999' is no whole number from",
+            "Admin:Address: is missing, for example tcp://*:1111",
+            "Admin:SendLimitBytes: '99999999999' is no whole number from",
         ];
         Assert.Equal(expected.Length, told.Length);
         for (int i = 0; i < expected.Length; i++) Assert.StartsWith(expected[i], told[i], StringComparison.Ordinal);
@@ -70,19 +80,26 @@ public sealed class HostTests
             static s =>
             {
                 s.AddScoped<Visits>();
-                s.AddWhimbrelServer<Echo>("Chat").AddWhimbrelServer<Visitor>("Far").AddWhimbrelCluster("Far").AddWhimbrelServer<Torn>("Torn").AddWhimbrelServer<Shared>("Shared");
+                s.AddWhimbrelServer<Echo>("Chat").AddWhimbrelServer<Visitor>("Far").AddWhimbrelCluster("Far")
+                    .AddWhimbrelServer<Torn>("Torn").AddWhimbrelServer<Shared>("Shared");
                 s.AddHealthChecks().AddWhimbrelServer("Gone");
             },
-            ("Whimbrel:Loops", "1000"), ("Chat:Address", AnyPort), ("Chat:Backlog", "0"), ("Far:Address", AnyPort), ("Far:Cluster:Queue", "5"), ("Far:Cluster:Application", "room"), ("Far:Cluster:Address", "carrier-pigeon://roof"),
+            ("Whimbrel:Loops", "1000"), ("Chat:Address", AnyPort), ("Chat:Backlog", "0"),
+            ("Far:Address", AnyPort), ("Far:Cluster:Queue", "5"), ("Far:Cluster:Application", "room"),
+            ("Far:Cluster:Address", "carrier-pigeon://roof"),
             ("Torn:Address", AnyPort), ("Shared:Address", AnyPort));
         string[] told = [.. (await Assert.ThrowsAsync<OptionsValidationException>(host.StartAsync)).Failures];
         string[] expected =
         [
             "Whimbrel:Loops = 1000, allowed 0 to 256",
-            "Chat:Backlog = 0, allowed 1 to 65535", "Chat: Echo asks for Greeting greeting in its constructor, and no such service is registered: builder.Services.AddSingleton<Greeting>()",
-            "Far:Cluster:Queue: there is no such option", "Far:Cluster:Address: No bus is registered for carrier-pigeon://", "Far: Visitor asks for Visit visit in its constructor, and no such service",
+            "Chat:Backlog = 0, allowed 1 to 65535", "Chat: Echo asks for Greeting greeting in its constructor, and no "
+                + "such service is registered: builder.Services.AddSingleton<Greeting>()",
+            "Far:Cluster:Queue: there is no such option",
+            "Far:Cluster:Address: No bus is registered for carrier-pigeon://",
+            "Far: Visitor asks for Visit visit in its constructor, and no such service",
             "Torn: Torn has 2 public constructors: leave one",
-            "Shared: Shared asks for Visits visits in its constructor, and that is a service of scopes", "AddHealthChecks().AddWhimbrelServer(\"Gone\"): there is no server of this name",
+            "Shared: Shared asks for Visits visits in its constructor, and that is a service of scopes",
+            "AddHealthChecks().AddWhimbrelServer(\"Gone\"): there is no server of this name",
         ];
         Assert.Equal(expected.Length, told.Length);
         for (int i = 0; i < expected.Length; i++) Assert.StartsWith(expected[i], told[i], StringComparison.Ordinal);
@@ -98,23 +115,30 @@ public sealed class HostTests
                 read = options;
                 return new Server(options, static () => new Bulk());
             }),
-            ("Chat:Address", AnyPort), ("Chat:SendLimitBytes", "1.5 MiB"), ("Chat:UnreadLimitBytes", "300000"), ("Chat:IdleTimeout", "2m30s"), ("Chat:SendTimeout", "250 ms"), ("Chat:ReceiveTimeout", "00:00:07"));
+            ("Chat:Address", AnyPort), ("Chat:SendLimitBytes", "1.5 MiB"), ("Chat:UnreadLimitBytes", "300000"),
+            ("Chat:IdleTimeout", "2m30s"), ("Chat:SendTimeout", "250 ms"), ("Chat:ReceiveTimeout", "00:00:07"));
         await host.StartAsync();
         Assert.Equal((1_572_864, 300_000), (read!.SendLimitBytes, read.UnreadLimitBytes));
-        Assert.Equal((TimeSpan.FromSeconds(150), TimeSpan.FromMilliseconds(250), TimeSpan.FromSeconds(7)), (read.IdleTimeout, read.SendTimeout, read.ReceiveTimeout));
+        Assert.Equal((TimeSpan.FromSeconds(150), TimeSpan.FromMilliseconds(250), TimeSpan.FromSeconds(7)),
+            (read.IdleTimeout, read.SendTimeout, read.ReceiveTimeout));
 
         await using TestHost wrong = new(
             static s => s.AddWhimbrelServer<Bulk>("Chat"),
-            ("Chat:Address", AnyPort), ("Chat:Backlog", "1 KiB"), ("Chat:SendLimitBytes", "1 mib"), ("Chat:UnreadLimitBytes", "3 GiB"), ("Chat:IdleTimeout", "30 sec"), ("Chat:SendTimeout", "30"));
+            ("Chat:Address", AnyPort), ("Chat:Backlog", "1 KiB"), ("Chat:SendLimitBytes", "1 mib"),
+            ("Chat:UnreadLimitBytes", "3 GiB"), ("Chat:IdleTimeout", "30 sec"), ("Chat:SendTimeout", "30"));
         string[] told = [.. (await Assert.ThrowsAsync<OptionsValidationException>(wrong.StartAsync)).Failures];
         Assert.Equal(5, told.Length);
         string[] expected =
         [
             "Chat:Backlog: '1 KiB' is no whole number from -2147483648 to 2147483647",
-            "Chat:SendLimitBytes: '1 mib' is no whole number from -2147483648 to 2147483647, and no size in that range such as 64 KiB or 1.5 MiB",
-            "Chat:UnreadLimitBytes: '3 GiB' is no whole number from -2147483648 to 2147483647, and no size in that range such as 64 KiB or 1.5 MiB",
-            "Chat:IdleTimeout: '30 sec' is no time; five minutes are 00:05:00 or 5m, a tenth of a second is 00:00:00.1 or 100 ms",
-            "Chat:SendTimeout: '30' is no time; five minutes are 00:05:00 or 5m, a tenth of a second is 00:00:00.1 or 100 ms",
+            "Chat:SendLimitBytes: '1 mib' is no whole number from -2147483648 to 2147483647, and no size in that range "
+            + "such as 64 KiB or 1.5 MiB",
+            "Chat:UnreadLimitBytes: '3 GiB' is no whole number from -2147483648 to 2147483647, and no size in that "
+            + "range such as 64 KiB or 1.5 MiB",
+            "Chat:IdleTimeout: '30 sec' is no time; five minutes are 00:05:00 or 5m, a tenth of a second is "
+            + "00:00:00.1 or 100 ms",
+            "Chat:SendTimeout: '30' is no time; five minutes are 00:05:00 or 5m, a tenth of a second is "
+            + "00:00:00.1 or 100 ms",
         ];
         foreach (string each in expected) Assert.Contains(each, told);
     }
@@ -122,16 +146,22 @@ public sealed class HostTests
     [Fact]
     public async Task Mistakes_of_the_engine_and_of_addresses_are_reported_too()
     {
-        await using TestHost engine = new(static s => s.AddWhimbrelServer<Bulk>("Chat"), ("Whimbrel:Loops", "1000"), ("Whimbrel:Kind", "fast"), ("Whimbrel:Cpus:0", "first"), ("Chat:Address", AnyPort));
+        await using TestHost engine = new(static s => s.AddWhimbrelServer<Bulk>("Chat"), ("Whimbrel:Loops", "1000"),
+            ("Whimbrel:Kind", "fast"), ("Whimbrel:Cpus:0", "first"), ("Chat:Address", AnyPort));
         string[] told = [.. (await Assert.ThrowsAsync<OptionsValidationException>(engine.StartAsync)).Failures];
-        Assert.Equal(["Whimbrel:Kind: 'fast' is none of Auto, Uring, Epoll, Portable", "Whimbrel:Cpus: 'first' is no number of a cpu", "Whimbrel:Loops = 1000, allowed 0 to 256"], told);
+        Assert.Equal(["Whimbrel:Kind: 'fast' is none of Auto, Uring, Epoll, Portable",
+            "Whimbrel:Cpus: 'first' is no number of a cpu", "Whimbrel:Loops = 1000, allowed 0 to 256"], told);
 
         await using TestHost addresses = new(
-            static s => s.AddWhimbrelServer<Bulk>("A").AddWhimbrelServer<Bulk>("B").AddWhimbrelServer<Bulk>("C").AddWhimbrelServer<Bulk>("D"),
-            ("A:Address", "tcp://1.2.3.4:99999"), ("B:Addresses:0", "tcp://example.org:1"), ("B:Addresses:1", "tls://*:1"), ("B:Addresses:2", "udp://*:1"), ("C:Address", AnyPort), ("C:Port", "1"), ("D:Address", "tls://127.0.0.1:0"));
+            static s => s.AddWhimbrelServer<Bulk>("A").AddWhimbrelServer<Bulk>("B").AddWhimbrelServer<Bulk>("C")
+                .AddWhimbrelServer<Bulk>("D"),
+            ("A:Address", "tcp://1.2.3.4:99999"), ("B:Addresses:0", "tcp://example.org:1"),
+            ("B:Addresses:1", "tls://*:1"), ("B:Addresses:2", "udp://*:1"), ("C:Address", AnyPort), ("C:Port", "1"),
+            ("D:Address", "tls://127.0.0.1:0"));
         told = [.. (await Assert.ThrowsAsync<OptionsValidationException>(addresses.StartAsync)).Failures];
         Assert.Equal(6, told.Length);
-        Assert.StartsWith("A:Address: the port is 99999", told[0].Replace("'tcp://1.2.3.4:99999' is no address: ", "", StringComparison.Ordinal), StringComparison.Ordinal);
+        Assert.StartsWith("A:Address: the port is 99999", told[0].Replace("'tcp://1.2.3.4:99999' is no address: ", "",
+            StringComparison.Ordinal), StringComparison.Ordinal);
         Assert.StartsWith("B:Addresses:0: 'tcp://example.org:1' names a host", told[1], StringComparison.Ordinal);
         Assert.StartsWith("B:Addresses:1: wants TLS", told[2], StringComparison.Ordinal);
         Assert.StartsWith("B:Addresses:2: ", told[3], StringComparison.Ordinal);
@@ -144,7 +174,8 @@ public sealed class HostTests
     {
         using TcpListener taken = new(IPAddress.Loopback, 0);
         taken.Start();
-        await using TestHost host = new(static s => s.AddWhimbrelServer<Bulk>("First").AddWhimbrelServer<Bulk>("Chat"), ("First:Address", AnyPort), ("Chat:Address", $"tcp://{taken.LocalEndpoint}"));
+        await using TestHost host = new(static s => s.AddWhimbrelServer<Bulk>("First").AddWhimbrelServer<Bulk>("Chat"),
+            ("First:Address", AnyPort), ("Chat:Address", $"tcp://{taken.LocalEndpoint}"));
         NetworkException thrown = await Assert.ThrowsAsync<NetworkException>(host.StartAsync);
         Assert.Contains($"{taken.LocalEndpoint}", thrown.Message, StringComparison.Ordinal);
         Assert.NotNull(host.Server("First").StartedAt);
@@ -155,19 +186,22 @@ public sealed class HostTests
     public async Task Servers_share_the_engine_of_the_host_and_one_that_the_program_makes_is_served_too()
     {
         await using TestHost host = new(
-            static s => s.AddSingleton<Greeting>().AddWhimbrelServer<Echo>("Chat").AddWhimbrelServer("Web", static (services, options) =>
-            {
-                HttpServer server = new(options);
-                server.Get("/", (_, response) => response.Text(services.GetRequiredService<Greeting>().Text));
-                return server;
-            }),
+            static s => s.AddSingleton<Greeting>().AddWhimbrelServer<Echo>("Chat")
+                .AddWhimbrelServer("Web", static (services, options) =>
+                {
+                    HttpServer server = new(options);
+                    server.Get("/", (_, response) => response.Text(services.GetRequiredService<Greeting>().Text));
+                    return server;
+                }),
             ("Chat:Address", AnyPort), ("Web:Address", AnyPort));
         await host.StartAsync();
         Assert.Same(host.Server().Engine, host.Server("Web").Engine);
         Assert.Equal(1, host.Server().Engine.LoopCount);
-        string answer = await TestHost.AskAsync((await host.ConnectAsync("Web")).GetStream(), "GET / HTTP/1.1\r\nHost: here\r\n\r\n", 15);
+        string answer = await TestHost.AskAsync((await host.ConnectAsync("Web")).GetStream(),
+            "GET / HTTP/1.1\r\nHost: here\r\n\r\n", 15);
         Assert.Equal("HTTP/1.1 200 OK", answer);
-        Assert.Throws<InvalidOperationException>(() => new ServiceCollection().AddWhimbrelServer<Echo>("Chat").AddWhimbrelServer<Bulk>("Chat"));
+        Assert.Throws<InvalidOperationException>(() => new ServiceCollection().AddWhimbrelServer<Echo>("Chat")
+            .AddWhimbrelServer<Bulk>("Chat"));
     }
 
     [Fact]
@@ -177,23 +211,32 @@ public sealed class HostTests
         try
         {
             string certificate = Path.Combine(folder, "server.pem"), key = Path.Combine(folder, "server.key");
-            await File.WriteAllTextAsync(certificate, TestCertificates.Server.ExportCertificatePem(), TestContext.Current.CancellationToken);
+            await File.WriteAllTextAsync(certificate, TestCertificates.Server.ExportCertificatePem(),
+                TestContext.Current.CancellationToken);
             using (ECDsa secret = TestCertificates.Server.GetECDsaPrivateKey()!)
             {
-                await File.WriteAllTextAsync(key, secret.ExportEncryptedPkcs8PrivateKeyPem("open", new PbeParameters(PbeEncryptionAlgorithm.Aes256Cbc, HashAlgorithmName.SHA256, 1000)), TestContext.Current.CancellationToken);
+                await File.WriteAllTextAsync(key, secret.ExportEncryptedPkcs8PrivateKeyPem("open",
+                    new PbeParameters(PbeEncryptionAlgorithm.Aes256Cbc, HashAlgorithmName.SHA256, 1000)),
+                    TestContext.Current.CancellationToken);
             }
 
-            (string, string?)[] settings = [("Chat:Address", "tls://127.0.0.1:0"), ("Chat:Tls:CertificatePath", certificate), ("Chat:Tls:KeyPath", key), ("Chat:Tls:Password", "open")];
-            await using TestHost host = new(static s => s.AddSingleton<Greeting>().AddWhimbrelServer<Echo>("Chat"), settings);
+            (string, string?)[] settings = [("Chat:Address", "tls://127.0.0.1:0"),
+                ("Chat:Tls:CertificatePath", certificate), ("Chat:Tls:KeyPath", key), ("Chat:Tls:Password", "open")];
+            await using TestHost host = new(static s => s.AddSingleton<Greeting>().AddWhimbrelServer<Echo>("Chat"),
+                settings);
             await host.StartAsync();
-            await using SslStream secure = new((await host.ConnectAsync()).GetStream(), false, static (_, shown, _, _) => shown!.GetCertHashString() == TestCertificates.Server.GetCertHashString());
+            await using SslStream secure = new((await host.ConnectAsync()).GetStream(), false,
+                static (_, shown, _, _) => shown!.GetCertHashString() == TestCertificates.Server.GetCertHashString());
             await secure.AuthenticateAsClientAsync("chat.test");
             Assert.Equal("hello you", await TestHost.AskAsync(secure, "you", 9));
 
             settings[3] = ("Chat:Tls:Password", "guess");
-            await using TestHost wrong = new(static s => s.AddSingleton<Greeting>().AddWhimbrelServer<Echo>("Chat"), settings);
-            string told = Assert.Single((await Assert.ThrowsAsync<OptionsValidationException>(wrong.StartAsync)).Failures);
-            Assert.StartsWith($"Chat:Tls:CertificatePath: {certificate} cannot be loaded: ", told, StringComparison.Ordinal);
+            await using TestHost wrong = new(static s => s.AddSingleton<Greeting>().AddWhimbrelServer<Echo>("Chat"),
+                settings);
+            string told =
+                Assert.Single((await Assert.ThrowsAsync<OptionsValidationException>(wrong.StartAsync)).Failures);
+            Assert.StartsWith($"Chat:Tls:CertificatePath: {certificate} cannot be loaded: ", told,
+                StringComparison.Ordinal);
         }
         finally
         {
@@ -224,7 +267,9 @@ public sealed class HostTests
         TcpClient third = await host.ConnectAsync();
         visits.Throws = true;
         await third.GetStream().WriteAsync("throw"u8.ToArray(), TestContext.Current.CancellationToken);
-        await TestHost.UntilAsync(() => host.Log.Has("105 The scope of a session of Chat threw when it was disposed (no farewell)"), "the scope that throws");
+        await TestHost.UntilAsync(
+            () => host.Log.Has("105 The scope of a session of Chat threw when it was disposed (no farewell)"),
+            "the scope that throws");
         Assert.False(visits.WasOnLoop);
         Assert.False(visits.WasTwice);
         Assert.Equal((3, 3), (visits.Begun, visits.Ended));
@@ -264,7 +309,8 @@ public sealed class HostTests
     [Fact]
     public async Task A_response_in_progress_arrives_whole_when_the_host_stops()
     {
-        await using TestHost host = new(static s => s.AddWhimbrelServer<Bulk>("Chat"), ("Chat:Address", AnyPort), ("Chat:SendLimitBytes", "33554432"));
+        await using TestHost host = new(static s => s.AddWhimbrelServer<Bulk>("Chat"), ("Chat:Address", AnyPort),
+            ("Chat:SendLimitBytes", "33554432"));
         await host.StartAsync();
         using TcpClient client = await host.ConnectAsync();
         NetworkStream stream = client.GetStream();
@@ -273,7 +319,8 @@ public sealed class HostTests
         Task stop = host.StopAsync();
         await TestHost.UntilAsync(() => !host.Server().IsAccepting, "the stop to begin");
         Assert.False(stop.IsCompleted);
-        for (int count; (count = await stream.ReadAsync(buffer, TestContext.Current.CancellationToken)) > 0;) received += count;
+        for (int count; (count = await stream.ReadAsync(buffer, TestContext.Current.CancellationToken)) > 0;)
+            received += count;
         Assert.Equal(Bulk.Bytes, received);
         client.Dispose();
         await stop.WaitAsync(TestHost.Patience);
@@ -283,20 +330,25 @@ public sealed class HostTests
     [Fact]
     public async Task After_the_hosts_shutdown_timeout_open_connections_are_reset_on_all_servers_at_once()
     {
-        await using TestHost host = new(static s => s.AddWhimbrelServer<Stubborn>("Chat").AddWhimbrelServer<Stubborn>("Other"), ("Chat:Address", AnyPort), ("Other:Address", AnyPort));
+        await using TestHost host = new(static s => s.AddWhimbrelServer<Stubborn>("Chat")
+            .AddWhimbrelServer<Stubborn>("Other"), ("Chat:Address", AnyPort), ("Other:Address", AnyPort));
         await host.StartAsync();
         await host.ConnectAsync();
         await host.ConnectAsync("Other");
-        await TestHost.UntilAsync(() => host.Server().SessionCount == 1 && host.Server("Other").SessionCount == 1, "both sessions");
+        await TestHost.UntilAsync(() => host.Server().SessionCount == 1 && host.Server("Other").SessionCount == 1,
+            "both sessions");
         using CancellationTokenSource patience = new();
         Task stop = host.StopAsync(patience.Token);
-        await TestHost.UntilAsync(() => !host.Server().IsAccepting && !host.Server("Other").IsAccepting, "both stops to begin");
+        await TestHost.UntilAsync(() => !host.Server().IsAccepting && !host.Server("Other").IsAccepting,
+            "both stops to begin");
         await patience.CancelAsync();
         await Record.ExceptionAsync(() => stop.WaitAsync(TestHost.Patience));
-        await TestHost.UntilAsync(() => host.Log.Has("Chat has stopped: 0 drained, 1 aborted") && host.Log.Has("Other has stopped: 0 drained, 1 aborted"), "both reports");
+        await TestHost.UntilAsync(() => host.Log.Has("Chat has stopped: 0 drained, 1 aborted")
+            && host.Log.Has("Other has stopped: 0 drained, 1 aborted"), "both reports");
     }
 
     private static TestHost Visited<TSession>()
         where TSession : Session =>
-        new(static s => s.AddSingleton<Visits>().AddScoped<Visit>().AddWhimbrelServer<TSession>("Chat", scopePerSession: true), ("Chat:Address", AnyPort));
+        new(static s => s.AddSingleton<Visits>().AddScoped<Visit>()
+            .AddWhimbrelServer<TSession>("Chat", scopePerSession: true), ("Chat:Address", AnyPort));
 }

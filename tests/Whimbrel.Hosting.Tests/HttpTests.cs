@@ -17,42 +17,68 @@ public sealed class HttpTests
     public async Task A_server_of_HTTP_listens_at_an_http_address_with_the_limits_of_its_section()
     {
         await using TestHost host = new(
-            static s => s.AddSingleton<Greeting>().AddWhimbrelHttpServer("Web", Map, http: static _ => new HttpOptions { FieldLimit = 7, AllowTrace = true }),
-            ("Web:Addresses:0", "http://127.0.0.1:0"), ("Web:Addresses:1", "http://localhost:0/"), ("Web:MaxConnections", "9"), ("Web:Http:BodyLimitBytes", "1000"), ("Web:Http:StrictTransport", "1.00:00:00"), ("Web:Http:Hosts:0", "here"));
+            static s => s.AddSingleton<Greeting>().AddWhimbrelHttpServer("Web", Map,
+                http: static _ => new HttpOptions { FieldLimit = 7, AllowTrace = true }),
+            ("Web:Addresses:0", "http://127.0.0.1:0"), ("Web:Addresses:1", "http://localhost:0/"),
+            ("Web:MaxConnections", "9"), ("Web:Http:BodyLimitBytes", "1000"),
+            ("Web:Http:StrictTransport", "1.00:00:00"), ("Web:Http:Hosts:0", "here"));
         await host.StartAsync();
         HttpServer server = (HttpServer)host.Server("Web");
-        Assert.Equal((2, 9, 1000L, 7, true, (TimeSpan?)TimeSpan.FromDays(1)), (server.EndPoints.Count, server.MaxConnections, server.Http.BodyLimitBytes, server.Http.FieldLimit, server.Http.AllowTrace, server.Http.StrictTransport));
-        Assert.Equal("HTTP/1.1 200 OK", await TestHost.AskAsync((await host.ConnectAsync("Web")).GetStream(), "GET / HTTP/1.1\r\nHost: here\r\n\r\n", 15));
-        Assert.Equal("HTTP/1.1 421 ", await TestHost.AskAsync((await host.ConnectAsync("Web")).GetStream(), "GET / HTTP/1.1\r\nHost: there\r\n\r\n", 13));
+        Assert.Equal((2, 9, 1000L, 7, true, (TimeSpan?)TimeSpan.FromDays(1)),
+            (server.EndPoints.Count, server.MaxConnections, server.Http.BodyLimitBytes, server.Http.FieldLimit,
+                server.Http.AllowTrace, server.Http.StrictTransport));
+        Assert.Equal("HTTP/1.1 200 OK", await TestHost.AskAsync((await host.ConnectAsync("Web")).GetStream(),
+            "GET / HTTP/1.1\r\nHost: here\r\n\r\n", 15));
+        Assert.Equal("HTTP/1.1 421 ", await TestHost.AskAsync((await host.ConnectAsync("Web")).GetStream(),
+            "GET / HTTP/1.1\r\nHost: there\r\n\r\n", 13));
     }
 
     [Fact]
     public async Task An_https_address_has_TLS_and_agrees_on_HTTP()
     {
-        TlsOptions tls = new() { Certificate = TlsCertificate.From(TestCertificates.Server), HandshakeTimeout = TimeSpan.FromSeconds(30) };
+        TlsOptions tls = new()
+        {
+            Certificate = TlsCertificate.From(TestCertificates.Server),
+            HandshakeTimeout = TimeSpan.FromSeconds(30)
+        };
         await using TestHost host = new(
-            s => s.AddSingleton<Greeting>().AddWhimbrelHttpServer("Web", Map, _ => new ServerOptions { Address = "https://127.0.0.1:0", Tls = tls }));
+            s => s.AddSingleton<Greeting>().AddWhimbrelHttpServer("Web", Map,
+                _ => new ServerOptions { Address = "https://127.0.0.1:0", Tls = tls }));
         await host.StartAsync();
         Assert.Equal(["http/1.1"], host.Server("Web").Options.Tls!.ApplicationProtocols);
-        using SocketsHttpHandler handler = new() { SslOptions = { RemoteCertificateValidationCallback = static (_, shown, _, _) => shown is X509Certificate2 c && c.Thumbprint == TestCertificates.Server.Thumbprint } };
+        using SocketsHttpHandler handler = new()
+        {
+            SslOptions =
+            {
+                RemoteCertificateValidationCallback = static (_, shown, _, _) => shown is X509Certificate2 c
+                    && c.Thumbprint == TestCertificates.Server.Thumbprint
+            }
+        };
         using HttpClient client = new(handler);
-        Assert.Equal("hello ", await client.GetStringAsync(new Uri($"https://{host.Server("Web").EndPoint}/"), TestContext.Current.CancellationToken));
+        Assert.Equal("hello ", await client.GetStringAsync(new Uri($"https://{host.Server("Web").EndPoint}/"),
+            TestContext.Current.CancellationToken));
     }
 
     [Fact]
     public async Task Mistakes_of_HTTP_are_reported_with_all_others()
     {
         await using TestHost host = new(
-            static s => s.AddSingleton<Greeting>().AddWhimbrelHttpServer("Web", Map).AddWhimbrelHttpServer("Other", Map).AddWhimbrelServer<Echo>("Chat"),
-            ("Web:Port", "70000"), ("Web:Http:FieldLimit", "0"), ("Web:Http:HeadTimeout", "5"), ("Web:Http:BodyLimit", "1"), ("Web:Http:Hosts:0", "here:80"), ("Web:Backlog", "0"),
-            ("Web:Tls:ApplicationProtocols:0", "h2"), ("Chat:Address", "http://127.0.0.1:0"), ("Chat:Http:FieldLimit", "5"));
+            static s => s.AddSingleton<Greeting>().AddWhimbrelHttpServer("Web", Map).AddWhimbrelHttpServer("Other", Map)
+                .AddWhimbrelServer<Echo>("Chat"),
+            ("Web:Port", "70000"), ("Web:Http:FieldLimit", "0"), ("Web:Http:HeadTimeout", "5"),
+            ("Web:Http:BodyLimit", "1"), ("Web:Http:Hosts:0", "here:80"), ("Web:Backlog", "0"),
+            ("Web:Tls:ApplicationProtocols:0", "h2"), ("Chat:Address", "http://127.0.0.1:0"),
+            ("Chat:Http:FieldLimit", "5"));
         string[] told = [.. (await Assert.ThrowsAsync<OptionsValidationException>(host.StartAsync)).Failures];
         string[] expected =
         [
-            "Web:Http:HeadTimeout: '5' is no time", "Web:Http:BodyLimit: there is no such option; there are AllowTrace", "Web:Http:FieldLimit is 0: 1 up to", "Web:Http:Hosts has \"here:80\"",
-            "Web:Tls:ApplicationProtocols: there is no http/1.1 among them", "Web:Port: 70000 is not a port", "Web:Backlog = 0, allowed 1 to 65535",
+            "Web:Http:HeadTimeout: '5' is no time", "Web:Http:BodyLimit: there is no such option; there are AllowTrace",
+            "Web:Http:FieldLimit is 0: 1 up to", "Web:Http:Hosts has \"here:80\"",
+            "Web:Tls:ApplicationProtocols: there is no http/1.1 among them", "Web:Port: 70000 is not a port",
+            "Web:Backlog = 0, allowed 1 to 65535",
             "Other:Address: is missing, for example http://*:8080",
-            "Chat:Http: there is no such option", "Chat:Address = http://127.0.0.1:0, but a plain Server does not speak HTTP",
+            "Chat:Http: there is no such option",
+            "Chat:Address = http://127.0.0.1:0, but a plain Server does not speak HTTP",
         ];
         foreach (string each in expected) Assert.Contains(told, t => t.StartsWith(each, StringComparison.Ordinal));
     }
@@ -62,8 +88,10 @@ public sealed class HttpTests
     {
         IConfigurationSection empty = new ConfigurationBuilder().Build().GetSection("Http");
         HttpOptions code = new();
-        object[] other = [TimeSpan.FromSeconds(77), true, 4321, 4321L, (string[])["here"], new HttpCors("*"), new HttpCompression()];
-        foreach (PropertyInfo property in typeof(HttpOptions).GetProperties().Where(static p => p.SetMethod is { IsPublic: true }))
+        object[] other = [TimeSpan.FromSeconds(77), true, 4321, 4321L, (string[])["here"], new HttpCors("*"),
+            new HttpCompression()];
+        foreach (PropertyInfo property in typeof(HttpOptions).GetProperties()
+            .Where(static p => p.SetMethod is { IsPublic: true }))
         {
             Type type = Nullable.GetUnderlyingType(property.PropertyType) ?? property.PropertyType;
             object? value = other.FirstOrDefault(type.IsInstanceOfType);
@@ -75,5 +103,6 @@ public sealed class HttpTests
         }
     }
 
-    private static void Map(IServiceProvider services, HttpServer web) => web.Get("/", (_, response) => response.Text(services.GetRequiredService<Greeting>().Text));
+    private static void Map(IServiceProvider services, HttpServer web) =>
+        web.Get("/", (_, response) => response.Text(services.GetRequiredService<Greeting>().Text));
 }

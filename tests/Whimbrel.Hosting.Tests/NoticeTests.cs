@@ -9,12 +9,15 @@ public sealed class NoticeTests
     [Fact]
     public async Task A_diagnostic_event_is_a_line_of_its_server_with_an_event_id_for_its_kind()
     {
-        await using TestHost host = new(static s => s.AddSingleton<Visits>().AddScoped<Visit>().AddWhimbrelServer<Visitor>("Chat", scopePerSession: true), ("Chat:Address", "tcp://127.0.0.1:0"));
+        await using TestHost host = new(static s => s.AddSingleton<Visits>().AddScoped<Visit>()
+            .AddWhimbrelServer<Visitor>("Chat", scopePerSession: true), ("Chat:Address", "tcp://127.0.0.1:0"));
         await host.StartAsync();
         await Visits.AskToThrowAsync(host);
-        await TestHost.UntilAsync(() => host.Log.Has($"Error {(int)DiagnosticEventKind.UserException + 1} "), "the notice of the session that threw");
+        await TestHost.UntilAsync(() => host.Log.Has($"Error {(int)DiagnosticEventKind.UserException + 1} "),
+            "the notice of the session that threw");
         string line = Assert.Single(host.Log.Lines, static l => l.Contains("as asked", StringComparison.Ordinal));
-        Assert.Contains("docs/symptoms/user-exception.md, or: whimbrel explain user-exception", line, StringComparison.Ordinal);
+        Assert.Contains("docs/symptoms/user-exception.md, or: whimbrel explain user-exception", line,
+            StringComparison.Ordinal);
         // The logger receives the exception itself, including its stack trace.
         Assert.EndsWith("(as asked)", line, StringComparison.Ordinal);
     }
@@ -22,7 +25,8 @@ public sealed class NoticeTests
     [Fact]
     public async Task A_logger_that_throws_harms_nothing()
     {
-        await using TestHost host = new(static s => s.AddSingleton<Visits>().AddScoped<Visit>().AddWhimbrelServer<Visitor>("Chat", scopePerSession: true), ("Chat:Address", "tcp://127.0.0.1:0"));
+        await using TestHost host = new(static s => s.AddSingleton<Visits>().AddScoped<Visit>()
+            .AddWhimbrelServer<Visitor>("Chat", scopePerSession: true), ("Chat:Address", "tcp://127.0.0.1:0"));
         host.Log.Throws = true;
         await host.StartAsync();
         Visits visits = host.Services.GetRequiredService<Visits>();
@@ -45,7 +49,8 @@ public sealed class NoticeTests
         Clock clock = new();
         using TestLog lines = new();
         NoticeLog log = new(lines.CreateLogger("Whimbrel.Test"), clock);
-        for (int i = 0; i < 25; i++) log.Write(new DiagnosticEvent(DiagnosticEventKind.SlowConsumer, "slow", "slow-consumer.md"));
+        for (int i = 0; i < 25; i++)
+            log.Write(new DiagnosticEvent(DiagnosticEventKind.SlowConsumer, "slow", "slow-consumer.md"));
         log.Write(new DiagnosticEvent(DiagnosticEventKind.BlockedLoop, "blocked", "blocked-loop.md"));
         Assert.Equal(11, lines.Lines.Count);
         clock.Now += TimeSpan.FromSeconds(59).Ticks;
@@ -53,7 +58,9 @@ public sealed class NoticeTests
         Assert.Equal(11, lines.Lines.Count);
         clock.Now += TimeSpan.FromSeconds(1).Ticks;
         log.Write(new DiagnosticEvent(DiagnosticEventKind.SlowConsumer, "slow", "slow-consumer.md"));
-        Assert.Equal("Whimbrel.Test Warning 2 slow See docs/symptoms/slow-consumer.md, or: whimbrel explain slow-consumer (16 more of this kind were left out)", lines.Lines.Last());
+        Assert.Equal(
+            "Whimbrel.Test Warning 2 slow See docs/symptoms/slow-consumer.md, or: whimbrel explain slow-consumer (16 "
+            + "more of this kind were left out)", lines.Lines.Last());
     }
 
     [Fact]
@@ -83,7 +90,8 @@ public sealed class NoticeTests
 
         public bool IsEnabled(LogLevel logLevel) => false;
 
-        public void Log<TState>(LogLevel logLevel, EventId eventId, TState state, Exception? exception, Func<TState, Exception?, string> formatter) =>
+        public void Log<TState>(LogLevel logLevel, EventId eventId, TState state, Exception? exception,
+            Func<TState, Exception?, string> formatter) =>
             throw new InvalidOperationException("the level is off");
     }
 }

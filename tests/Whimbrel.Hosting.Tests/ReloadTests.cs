@@ -9,7 +9,8 @@ public sealed class ReloadTests
     [Fact]
     public async Task Reloadable_options_apply_at_once_and_the_others_are_named()
     {
-        await using TestHost host = new(static s => s.AddSingleton<Greeting>().AddWhimbrelServer<Echo>("Chat"), ("Chat:Address", "tcp://127.0.0.1:0"), ("Chat:MaxConnections", "5"));
+        await using TestHost host = new(static s => s.AddSingleton<Greeting>().AddWhimbrelServer<Echo>("Chat"),
+            ("Chat:Address", "tcp://127.0.0.1:0"), ("Chat:MaxConnections", "5"));
         await host.StartAsync();
         Server server = host.Server();
         NetworkStream old = (await host.ConnectAsync()).GetStream();
@@ -21,8 +22,12 @@ public sealed class ReloadTests
         await server.Sessions.ForEachAsync(s => limits.Add(s.IdleTimeout)); // on the only loop
         Assert.Equal([TimeSpan.Zero, TimeSpan.FromHours(1)], limits.Order());
         Assert.Equal(
-            ["102 Chat:IdleTimeout has changed and applies from now on: 01:00:00", "102 Chat:MaxConnections has changed and applies from now on: 2", "103 Chat:Backlog has changed and applies from the next start of the program"],
-            host.Log.Lines.Where(static l => l.Contains("has changed", StringComparison.Ordinal)).Select(static l => l[(l.IndexOf(" 10", StringComparison.Ordinal) + 1)..]).Order(StringComparer.Ordinal));
+            ["102 Chat:IdleTimeout has changed and applies from now on: 01:00:00",
+                "102 Chat:MaxConnections has changed and applies from now on: 2",
+                "103 Chat:Backlog has changed and applies from the next start of the program"],
+            host.Log.Lines.Where(static l => l.Contains("has changed", StringComparison.Ordinal))
+                .Select(static l => l[(l.IndexOf(" 10", StringComparison.Ordinal) + 1)..])
+                .Order(StringComparer.Ordinal));
 
         // A second reload without a change has no effect.
         int lines = host.Log.Lines.Count;
@@ -33,7 +38,8 @@ public sealed class ReloadTests
     [Fact]
     public async Task A_reload_with_mistakes_changes_nothing_and_names_them_all()
     {
-        await using TestHost host = new(static s => s.AddSingleton<Greeting>().AddWhimbrelServer<Echo>("Chat"), ("Chat:Address", "tcp://127.0.0.1:0"), ("Chat:MaxConnections", "5"));
+        await using TestHost host = new(static s => s.AddSingleton<Greeting>().AddWhimbrelServer<Echo>("Chat"),
+            ("Chat:Address", "tcp://127.0.0.1:0"), ("Chat:MaxConnections", "5"));
         await host.StartAsync();
         host.Reload(("Chat:MaxConnections", "0"), ("Chat:SendTimeout", "soon"));
         Assert.Equal(5, host.Server().MaxConnections);

@@ -48,7 +48,8 @@ internal sealed class Visits
     /// <summary>Connects a client and makes its session throw.</summary>
     internal static async Task AskToThrowAsync(TestHost host)
     {
-        await (await host.ConnectAsync()).GetStream().WriteAsync("throw"u8.ToArray(), TestContext.Current.CancellationToken);
+        await (await host.ConnectAsync()).GetStream()
+            .WriteAsync("throw"u8.ToArray(), TestContext.Current.CancellationToken);
     }
 
     internal int Begin() => Interlocked.Increment(ref _begun);
@@ -132,7 +133,8 @@ internal sealed class Member([FromKeyedServices("Chat")] Cluster cluster) : Sess
 
     protected override void OnReceived(ReadOnlySpan<byte> data) => cluster.Group("lobby").Broadcast(data);
 
-    protected override void OnDisconnected(CloseReason reason) => cluster.Group("lobby").Broadcast("gone"u8, except: this);
+    protected override void OnDisconnected(CloseReason reason) =>
+        cluster.Group("lobby").Broadcast("gone"u8, except: this);
 }
 
 /// <summary>Blocks its loop until the gate opens.</summary>

@@ -21,7 +21,8 @@ internal sealed class TestHost : IAsyncDisposable
     {
         HostApplicationBuilder builder = Host.CreateEmptyApplicationBuilder(new HostApplicationBuilderSettings());
         builder.Configuration.AddInMemoryCollection([new("Whimbrel:Loops", "1")]);
-        builder.Configuration.AddInMemoryCollection(settings.Select(static s => new KeyValuePair<string, string?>(s.Key, s.Value)));
+        builder.Configuration.AddInMemoryCollection(
+            settings.Select(static s => new KeyValuePair<string, string?>(s.Key, s.Value)));
         builder.Logging.SetMinimumLevel(LogLevel.Trace).AddProvider(Log);
         builder.Services.Configure<HostOptions>(static o => o.ShutdownTimeout = Patience);
         configure(builder.Services);

@@ -26,11 +26,13 @@ internal sealed class TestLog : ILoggerProvider
 
         public bool IsEnabled(LogLevel logLevel) => true;
 
-        public void Log<TState>(LogLevel logLevel, EventId eventId, TState state, Exception? exception, Func<TState, Exception?, string> formatter)
+        public void Log<TState>(LogLevel logLevel, EventId eventId, TState state, Exception? exception,
+            Func<TState, Exception?, string> formatter)
         {
             if (!category.StartsWith("Whimbrel", StringComparison.Ordinal)) return;
             if (log.Throws) throw new InvalidOperationException("the disk is full");
-            log.Lines.Enqueue($"{category} {logLevel} {eventId.Id} {formatter(state, exception)}{(exception is null ? "" : $" ({exception.Message})")}");
+            log.Lines.Enqueue($"{category} {logLevel} {eventId.Id} "
+                + $"{formatter(state, exception)}{(exception is null ? "" : $" ({exception.Message})")}");
         }
     }
 }

@@ -86,7 +86,9 @@ internal sealed class Gauge(long aheadBytes)
     private static long PrivateBytes()
     {
         if (!OperatingSystem.IsLinux()) return 0;
-        string line = File.ReadLines("/proc/self/status").First(static l => l.StartsWith("RssAnon:", StringComparison.Ordinal));
-        return long.Parse(line["RssAnon:".Length..^" kB".Length].Trim(), System.Globalization.CultureInfo.InvariantCulture) * 1024;
+        string line = File.ReadLines("/proc/self/status")
+            .First(static l => l.StartsWith("RssAnon:", StringComparison.Ordinal));
+        return long.Parse(line["RssAnon:".Length..^" kB".Length].Trim(),
+            System.Globalization.CultureInfo.InvariantCulture) * 1024;
     }
 }

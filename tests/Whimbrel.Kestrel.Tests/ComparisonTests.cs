@@ -18,7 +18,8 @@ public sealed class ComparisonTests
     /// reports.</summary>
     public static TheoryData<string, string> Places => new()
     {
-        { "::", "127.0.0.1" }, { "::", "::1" }, { "::1", "::1" }, { "0.0.0.0", "127.0.0.1" }, { "127.0.0.1", "127.0.0.1" },
+        { "::", "127.0.0.1" }, { "::", "::1" }, { "::1", "::1" }, { "0.0.0.0", "127.0.0.1" },
+        { "127.0.0.1", "127.0.0.1" },
     };
 
     [Theory]
@@ -32,12 +33,15 @@ public sealed class ComparisonTests
 
         async Task<string> AskAsync(string transport)
         {
-            await using SampleSite site = await SampleSite.StartAsync(transport, kestrel => kestrel.Listen(IPAddress.Parse(listen), 0, static end => end.Protocols = HttpProtocols.Http1));
+            await using SampleSite site = await SampleSite.StartAsync(transport, kestrel =>
+                kestrel.Listen(IPAddress.Parse(listen), 0, static end => end.Protocols = HttpProtocols.Http1));
             using Socket socket = await ConnectAsync(connect, site.Plain.Port);
             await socket.SendAsync(Bytes($"GET /ends{Head}Connection: close\r\n\r\n"), Token);
-            string client = ((IPEndPoint)socket.LocalEndPoint!).Port.ToString(null, null), server = site.Plain.Port.ToString(null, null);
+            string client = ((IPEndPoint)socket.LocalEndPoint!).Port.ToString(null, null),
+                server = site.Plain.Port.ToString(null, null);
             string text = await ReadAsync(socket);
-            return text[text.IndexOf("\r\n\r\n", StringComparison.Ordinal)..].Replace(client, "CLIENT", StringComparison.Ordinal).Replace(server, "SERVER", StringComparison.Ordinal);
+            return text[text.IndexOf("\r\n\r\n", StringComparison.Ordinal)..].Replace(client, "CLIENT",
+                StringComparison.Ordinal).Replace(server, "SERVER", StringComparison.Ordinal);
         }
     }
 
@@ -55,12 +59,14 @@ public sealed class ComparisonTests
         { "a request that is none", "nonsense\r\n\r\n", false, "" },
         { "an abort of the application", $"GET /abort{Head}\r\n", false, "ends" },
         { "an abort of the application after the client's FIN", $"GET /drop{Head}\r\n", true, "begun, released" },
-        { "a body that nobody reads", $"POST /plaintext{Head}Content-Length: 5\r\nConnection: close\r\n\r\n12345", false, "" },
+        { "a body that nobody reads", $"POST /plaintext{Head}Content-Length: 5\r\nConnection: close\r\n\r\n12345",
+            false, "" },
     };
 
     [Theory]
     [MemberData(nameof(Talks))]
-    public async Task The_client_sees_the_same_answer_and_the_same_end(string what, string sent, bool finishes, string course)
+    public async Task The_client_sees_the_same_answer_and_the_same_end(string what, string sent, bool finishes,
+        string course)
     {
         string stock = await TalkAsync("stock", sent, finishes, course);
         foreach (string transport in (string[])["pool", "inline"])
@@ -96,14 +102,17 @@ public sealed class ComparisonTests
         string end = "FIN";
         try
         {
-            for (int count; (count = await socket.ReceiveAsync(memory, Token).AsTask().WaitAsync(s_patience, Token)) > 0;) all.Append(Encoding.Latin1.GetString(memory, 0, count));
+            for (int count;
+                (count = await socket.ReceiveAsync(memory, Token).AsTask().WaitAsync(s_patience, Token)) > 0;)
+                all.Append(Encoding.Latin1.GetString(memory, 0, count));
         }
         catch (SocketException e) when (e.SocketErrorCode == SocketError.ConnectionReset)
         {
             end = "RST";
         }
 
-        return string.Join("\r\n", all.ToString().Split("\r\n").Where(static line => !line.StartsWith("Date: ", StringComparison.Ordinal))) + end;
+        return string.Join("\r\n", all.ToString().Split("\r\n")
+            .Where(static line => !line.StartsWith("Date: ", StringComparison.Ordinal))) + end;
     }
 
     private static byte[] Bytes(string text) => Encoding.Latin1.GetBytes(text);

@@ -23,7 +23,8 @@ internal sealed class HubCaller : ILoggerProvider, ILogger, IAsyncDisposable
     /// <param name="kind">Engine of our WebSocket; null for .NET's own.</param>
     /// <param name="build">Further settings.</param>
     /// <param name="connect">Further settings of the connection.</param>
-    internal HubCaller(Uri address, EngineKind? kind, Action<IHubConnectionBuilder>? build = null, Action<HttpConnectionOptions>? connect = null)
+    internal HubCaller(Uri address, EngineKind? kind, Action<IHubConnectionBuilder>? build = null,
+        Action<HttpConnectionOptions>? connect = null)
     {
         if (kind is { } wanted)
         {
@@ -37,7 +38,8 @@ internal sealed class HubCaller : ILoggerProvider, ILogger, IAsyncDisposable
             options.Transports = HttpTransportType.WebSockets;
             options.HttpMessageHandlerFactory = static handler =>
             {
-                ((HttpClientHandler)handler).ServerCertificateCustomValidationCallback = static (_, certificate, _, _) => IsOurs(certificate);
+                ((HttpClientHandler)handler).ServerCertificateCustomValidationCallback =
+                    static (_, certificate, _, _) => IsOurs(certificate);
                 return handler;
             };
             connect?.Invoke(options);
@@ -84,11 +86,13 @@ internal sealed class HubCaller : ILoggerProvider, ILogger, IAsyncDisposable
     {
         ClientWebSocket socket = new();
         foreach ((string name, string value) in context.Options.Headers) socket.Options.SetRequestHeader(name, value);
-        if (context.Options.AccessTokenProvider is { } provider && await provider() is { Length: > 0 } token) socket.Options.SetRequestHeader("Authorization", "Bearer " + token);
+        if (context.Options.AccessTokenProvider is { } provider && await provider() is { Length: > 0 } token)
+            socket.Options.SetRequestHeader("Authorization", "Bearer " + token);
         socket.Options.RemoteCertificateValidationCallback = static (_, certificate, _, _) => IsOurs(certificate);
         try
         {
-            await socket.ConnectAsync(Elsewhere is { } elsewhere ? new UriBuilder(context.Uri) { Port = elsewhere.Port }.Uri : context.Uri, stop);
+            await socket.ConnectAsync(Elsewhere is { } elsewhere
+                ? new UriBuilder(context.Uri) { Port = elsewhere.Port }.Uri : context.Uri, stop);
             Cuts.Writer.TryWrite(socket.Abort);
             return socket;
         }
@@ -106,7 +110,8 @@ internal sealed class HubCaller : ILoggerProvider, ILogger, IAsyncDisposable
         Uri address = context.Uri;
         if (Elsewhere is { } elsewhere) address = new UriBuilder(address) { Port = elsewhere.Port }.Uri;
         List<KeyValuePair<string, string>> fields = [.. context.Options.Headers];
-        if (context.Options.AccessTokenProvider is { } provider && await provider() is { Length: > 0 } token) fields.Add(new("Authorization", "Bearer " + token));
+        if (context.Options.AccessTokenProvider is { } provider && await provider() is { Length: > 0 } token)
+            fields.Add(new("Authorization", "Bearer " + token));
         bool isTls = address.Scheme == "wss";
         WebSocketClient client = new(
             address.AbsoluteUri,
@@ -114,7 +119,9 @@ internal sealed class HubCaller : ILoggerProvider, ILogger, IAsyncDisposable
             {
                 Engine = _engine!,
                 EndPoint = new IPEndPoint(IPAddress.Loopback, address.Port),
-                Tls = isTls ? new TlsOptions { ChecksHostName = false, Verify = static end => IsOurs(end.Certificate) } : null,
+                Tls = isTls
+                    ? new TlsOptions { ChecksHostName = false, Verify = static end => IsOurs(end.Certificate) }
+                    : null,
             },
             static () => new WebSocketSession(),
             new Http.WebSocketOptions { Fields = fields });
@@ -133,7 +140,8 @@ internal sealed class HubCaller : ILoggerProvider, ILogger, IAsyncDisposable
         }
     }
 
-    private static bool IsOurs(System.Security.Cryptography.X509Certificates.X509Certificate? certificate) => certificate?.GetCertHashString() == TestCertificates.Server.GetCertHashString();
+    private static bool IsOurs(System.Security.Cryptography.X509Certificates.X509Certificate? certificate) =>
+        certificate?.GetCertHashString() == TestCertificates.Server.GetCertHashString();
 
     // ------------------------------------------------------------------ the log
 
@@ -143,7 +151,8 @@ internal sealed class HubCaller : ILoggerProvider, ILogger, IAsyncDisposable
 
     bool ILogger.IsEnabled(LogLevel logLevel) => logLevel >= LogLevel.Warning;
 
-    void ILogger.Log<TState>(LogLevel logLevel, EventId eventId, TState state, Exception? exception, Func<TState, Exception?, string> formatter) =>
+    void ILogger.Log<TState>(LogLevel logLevel, EventId eventId, TState state, Exception? exception,
+        Func<TState, Exception?, string> formatter) =>
         _complaints.Enqueue($"{logLevel} {eventId.Name}: {formatter(state, exception)} {exception}");
 
     void IDisposable.Dispose()

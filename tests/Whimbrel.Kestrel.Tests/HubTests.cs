@@ -13,7 +13,8 @@ public sealed class HubTests
 {
     private static readonly TimeSpan s_patience = TimeSpan.FromSeconds(60);
 
-    public static TheoryData<EngineKind?> Kinds => new((EngineKind?[])[null, EngineKind.Epoll, EngineKind.Uring, EngineKind.Portable]);
+    public static TheoryData<EngineKind?> Kinds =>
+        new((EngineKind?[])[null, EngineKind.Epoll, EngineKind.Uring, EngineKind.Portable]);
 
     private static CancellationToken Token => TestContext.Current.CancellationToken;
 
@@ -44,12 +45,14 @@ public sealed class HubTests
     public async Task Messages_of_any_length_come_back_while_others_are_in_transit(EngineKind? kind)
     {
         await using SampleSite site = await SampleSite.StartAsync("inline");
-        await using HubCaller caller = new(AddressOf(site, isTls: true), kind, connect: static options => options.AccessTokenProvider = static () => Task.FromResult<string?>("secret"));
+        await using HubCaller caller = new(AddressOf(site, isTls: true), kind,
+            connect: static options => options.AccessTokenProvider = static () => Task.FromResult<string?>("secret"));
         HubConnection hub = caller.Hub;
         await hub.StartAsync(Token);
         Assert.Equal("Bearer secret", await hub.InvokeAsync<string>("Token", Token));
         List<Task> all = [];
-        foreach (int length in (int[])[0, 1, 60, 125, 126, 4095, 4096, 16_384, 65_470, 65_535, 65_536, 300_000, 1_048_576, 8_000_000])
+        foreach (int length in (int[])[0, 1, 60, 125, 126, 4095, 4096, 16_384, 65_470, 65_535, 65_536, 300_000,
+            1_048_576, 8_000_000])
         {
             all.Add(EchoAsync(hub, length));
             for (int i = 0; i < 5; i++) all.Add(EchoAsync(hub, 10 + i));
@@ -73,8 +76,11 @@ public sealed class HubTests
     [MemberData(nameof(Kinds))]
     public async Task A_client_reconnects_after_a_cut_or_a_server_restart_and_not_after_a_dismissal(EngineKind? kind)
     {
-        await using SampleSite first = await SampleSite.StartAsync("stock"), second = await SampleSite.StartAsync("inline");
-        await using HubCaller caller = new(AddressOf(first, isTls: false), kind, static builder => builder.WithAutomaticReconnect(new Often()), static options => options.SkipNegotiation = true);
+        await using SampleSite first = await SampleSite.StartAsync("stock"),
+            second = await SampleSite.StartAsync("inline");
+        await using HubCaller caller = new(AddressOf(first, isTls: false),
+            kind, static builder => builder.WithAutomaticReconnect(new Often()),
+            static options => options.SkipNegotiation = true);
         HubConnection hub = caller.Hub;
         Channel<Exception?> lost = Channel.CreateUnbounded<Exception?>();
         Channel<bool> back = Channel.CreateUnbounded<bool>();
@@ -123,7 +129,8 @@ public sealed class HubTests
     public async Task A_stateful_client_stays_the_same_one_over_cuts_and_its_stop_is_not_waited_for(EngineKind? kind)
     {
         await using SampleSite site = await SampleSite.StartAsync("pool");
-        await using HubCaller caller = new(AddressOf(site, isTls: false), kind, static builder => builder.WithAutomaticReconnect(new Often()).WithStatefulReconnect());
+        await using HubCaller caller = new(AddressOf(site, isTls: false), kind,
+            static builder => builder.WithAutomaticReconnect(new Often()).WithStatefulReconnect());
         HubConnection hub = caller.Hub;
         await hub.StartAsync(Token);
         string id = hub.ConnectionId!;
@@ -139,7 +146,8 @@ public sealed class HubTests
         Assert.Equal(id, hub.ConnectionId);
         await hub.StopAsync(Token);
         // The hub keeps a client that it considers lost for longer than this.
-        Assert.Null(await site.Journal.Ends.Reader.ReadAsync(Token).AsTask().WaitAsync(TimeSpan.FromSeconds(10), Token));
+        Assert.Null(await site.Journal.Ends.Reader.ReadAsync(Token).AsTask()
+            .WaitAsync(TimeSpan.FromSeconds(10), Token));
     }
 
     // ------------------------------------------------------------------ servers that are not hubs
@@ -157,11 +165,13 @@ public sealed class HubTests
             ended.Writer.TryWrite(await EndOf(socket));
         });
         await web.StartAsync();
-        await using HubCaller mute = new(new Uri($"http://{web.EndPoint}/mute"), kind, connect: static options => options.SkipNegotiation = true);
+        await using HubCaller mute = new(new Uri($"http://{web.EndPoint}/mute"), kind,
+            connect: static options => options.SkipNegotiation = true);
         mute.Hub.HandshakeTimeout = TimeSpan.FromMilliseconds(300);
         await Assert.ThrowsAnyAsync<OperationCanceledException>(() => mute.Hub.StartAsync(Token));
         await NextAsync(ended);
-        await using HubCaller still = new(new Uri($"http://{web.EndPoint}/still"), kind, connect: static options => options.SkipNegotiation = true);
+        await using HubCaller still = new(new Uri($"http://{web.EndPoint}/still"), kind,
+            connect: static options => options.SkipNegotiation = true);
         still.Hub.ServerTimeout = TimeSpan.FromMilliseconds(500);
         await still.Hub.StartAsync(Token);
         Task<string> call = still.Hub.InvokeAsync<string>("Reverse", "ab", Token);
@@ -202,7 +212,8 @@ public sealed class HubTests
                 await ShakeAsync(socket, stop);
                 // Sent after the client's first ping. If a call is still unsent, SignalR's client notices that it
                 // cannot send, and reports no cause.
-                while (!(await socket.ReceiveMessageAsync(stop))!.Value.Text.Contains("Reverse", StringComparison.Ordinal))
+                while (!(await socket.ReceiveMessageAsync(stop))!.Value.Text.Contains("Reverse",
+                    StringComparison.Ordinal))
                 {
                 }
 
@@ -213,7 +224,8 @@ public sealed class HubTests
         await web.StartAsync();
         foreach (string name in ends.Keys)
         {
-            await using HubCaller caller = new(new Uri($"http://{web.EndPoint}/{name}"), kind, connect: static options => options.SkipNegotiation = true);
+            await using HubCaller caller = new(new Uri($"http://{web.EndPoint}/{name}"), kind,
+                connect: static options => options.SkipNegotiation = true);
             await caller.Hub.StartAsync(Token);
             Task<string> call = caller.Hub.InvokeAsync<string>("Reverse", "ab", Token);
             Exception? why = await caller.Closed.Task.WaitAsync(s_patience, Token);
@@ -244,7 +256,8 @@ public sealed class HubTests
                 SemaphoreSlim came = new(0);
                 await hub.StartAsync(Token);
                 Task reading = ReadAsync(hub, came);
-                Task[] calls = [.. Enumerable.Range(0, 4).Select(_ => hub.InvokeAsync<string>("Echo", new string('x', 1_000_000), Token))];
+                Task[] calls = [.. Enumerable.Range(0, 4)
+                    .Select(_ => hub.InvokeAsync<string>("Echo", new string('x', 1_000_000), Token))];
                 for (int i = 0; i < 50 * round; i++) Assert.True(await came.WaitAsync(s_patience, Token));
                 await hub.DisposeAsync();
                 await Assert.ThrowsAnyAsync<Exception>(() => reading.WaitAsync(s_patience, Token));
@@ -264,7 +277,8 @@ public sealed class HubTests
 
     private static Uri AddressOf(SampleSite site, bool isTls) => new(isTls ? site.Tls : site.Plain, "/clerk");
 
-    private static async Task<T> NextAsync<T>(Channel<T> channel) => await channel.Reader.ReadAsync(Token).AsTask().WaitAsync(s_patience, Token);
+    private static async Task<T> NextAsync<T>(Channel<T> channel) =>
+        await channel.Reader.ReadAsync(Token).AsTask().WaitAsync(s_patience, Token);
 
     private static async Task HasEndedAsync(WebSocketSession session)
     {
@@ -299,6 +313,7 @@ public sealed class HubTests
     /// <summary>Retries immediately, and then every 20 ms, without limit.</summary>
     private sealed class Often : IRetryPolicy
     {
-        public TimeSpan? NextRetryDelay(RetryContext retryContext) => retryContext.PreviousRetryCount == 0 ? TimeSpan.Zero : TimeSpan.FromMilliseconds(20);
+        public TimeSpan? NextRetryDelay(RetryContext retryContext) =>
+            retryContext.PreviousRetryCount == 0 ? TimeSpan.Zero : TimeSpan.FromMilliseconds(20);
     }
 }

@@ -57,7 +57,9 @@ internal sealed class SampleSite : IAsyncDisposable
             options.MaximumParallelInvocationsPerClient = 2; // a method that calls its caller waits for the result
         });
         builder.Services.AddSingleton<Clerk.Journal>();
-        if (transport != "stock") builder.WebHost.UseWhimbrel(options => options.Scheduling = transport == "inline" ? Scheduling.Inline : Scheduling.ThreadPool);
+        if (transport != "stock")
+            builder.WebHost.UseWhimbrel(
+                options => options.Scheduling = transport == "inline" ? Scheduling.Inline : Scheduling.ThreadPool);
         builder.WebHost.ConfigureKestrel(kestrel =>
         {
             kestrel.Limits.MaxRequestBodySize = null;
@@ -91,7 +93,8 @@ internal sealed class SampleSite : IAsyncDisposable
     public ValueTask DisposeAsync() => _app.DisposeAsync();
 
     private Uri AddressOf(int index) =>
-        new(_app.Services.GetRequiredService<IServer>().Features.GetRequiredFeature<IServerAddressesFeature>().Addresses.ElementAt(index));
+        new(_app.Services.GetRequiredService<IServer>().Features.GetRequiredFeature<IServerAddressesFeature>().Addresses
+            .ElementAt(index));
 
     private void Map()
     {
@@ -156,7 +159,9 @@ internal sealed class SampleSite : IAsyncDisposable
         {
             Socket socket = context.Features.Get<IConnectionSocketFeature>()!.Socket;
             return context.Response.WriteAsync(
-                $"{context.Connection.RemoteIpAddress} {context.Connection.RemotePort} {context.Connection.LocalIpAddress} {context.Connection.LocalPort}, {socket.RemoteEndPoint} {socket.LocalEndPoint}");
+                $"{context.Connection.RemoteIpAddress} {context.Connection.RemotePort} "
+                + $"{context.Connection.LocalIpAddress} {context.Connection.LocalPort}, {socket.RemoteEndPoint} "
+                + $"{socket.LocalEndPoint}");
         });
         _app.MapGet("/abort", static async context =>
         {
@@ -167,7 +172,8 @@ internal sealed class SampleSite : IAsyncDisposable
         _app.MapGet("/about", static context =>
         {
             IConnectionSocketFeature? socket = context.Features.Get<IConnectionSocketFeature>();
-            return context.Response.WriteAsync($"{context.Connection.Id.Length > 0} {context.Connection.RemotePort} {context.Connection.LocalPort} {socket?.Socket.RemoteEndPoint}");
+            return context.Response.WriteAsync($"{context.Connection.Id.Length > 0} {context.Connection.RemotePort} "
+                + $"{context.Connection.LocalPort} {socket?.Socket.RemoteEndPoint}");
         });
         _app.Map("/socket", static async context =>
         {
@@ -177,10 +183,12 @@ internal sealed class SampleSite : IAsyncDisposable
             {
                 var got = await socket.ReceiveAsync(memory.AsMemory(), CancellationToken.None);
                 if (got.MessageType == System.Net.WebSockets.WebSocketMessageType.Close) break;
-                await socket.SendAsync(memory.AsMemory(0, got.Count), got.MessageType, got.EndOfMessage, CancellationToken.None);
+                await socket.SendAsync(memory.AsMemory(0, got.Count), got.MessageType, got.EndOfMessage,
+                    CancellationToken.None);
             }
 
-            await socket.CloseAsync(System.Net.WebSockets.WebSocketCloseStatus.NormalClosure, null, CancellationToken.None);
+            await socket.CloseAsync(System.Net.WebSockets.WebSocketCloseStatus.NormalClosure, null,
+                CancellationToken.None);
         });
         _app.MapHub<Chat>("/chat");
         _app.MapHub<Clerk>("/clerk", static hub => hub.AllowStatefulReconnects = true);

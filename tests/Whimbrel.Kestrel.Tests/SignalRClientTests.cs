@@ -36,7 +36,8 @@ public sealed class SignalRClientTests
                 options.WebSocketFactory = async (context, stop) =>
                 {
                     // As in the guide, except for the test's certificate.
-                    WebSocketSession session = await WebSocketSession.ConnectAsync(context.Uri.ToString(), tls: isTls ? TestCertificates.ClientOptions : null, cancellationToken: stop);
+                    WebSocketSession session = await WebSocketSession.ConnectAsync(context.Uri.ToString(),
+                        tls: isTls ? TestCertificates.ClientOptions : null, cancellationToken: stop);
                     WebSocket socket = session.AsWebSocket();
                     made?.Invoke(socket);
                     return socket;
@@ -72,7 +73,8 @@ public sealed class SignalRClientTests
         Assert.Equal(1_999_000, await hub.InvokeAsync<long>("Sum", Numbers(2000), Token).WaitAsync(s_patience, Token));
 
         // Many concurrent calls share one socket.
-        string[] all = await Task.WhenAll(Enumerable.Range(0, 100).Select(i => hub.InvokeAsync<string>("Twice", $"{i}.", Token))).WaitAsync(s_patience, Token);
+        string[] all = await Task.WhenAll(Enumerable.Range(0, 100)
+            .Select(i => hub.InvokeAsync<string>("Twice", $"{i}.", Token))).WaitAsync(s_patience, Token);
         Assert.Equal(Enumerable.Range(0, 100).Select(static i => $"{i}.{i}."), all);
         await hub.StopAsync(Token).WaitAsync(s_patience, Token);
         Assert.Equal(HubConnectionState.Disconnected, hub.State);
@@ -99,7 +101,8 @@ public sealed class SignalRClientTests
         };
         await hub.StartAsync(Token).WaitAsync(s_patience, Token);
         // The call fails with the connection, unless the response was faster.
-        await Assert.ThrowsAnyAsync<Exception>(() => hub.InvokeAsync<string>("Drop", Token)).WaitAsync(s_patience, Token);
+        await Assert.ThrowsAnyAsync<Exception>(() => hub.InvokeAsync<string>("Drop", Token))
+            .WaitAsync(s_patience, Token);
         await back.Task.WaitAsync(s_patience, Token);
         Assert.Equal(2, sockets.Count);
         Assert.NotEqual(WebSocketState.Open, sockets[0].State);

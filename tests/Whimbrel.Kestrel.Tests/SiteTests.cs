@@ -26,12 +26,14 @@ public sealed class SiteTests
         for (int i = 0; i < 50; i++)
         {
             Assert.Equal("Hello, World!", await client.GetStringAsync(new Uri(site.Plain, "/plaintext"), Token));
-            Assert.Equal("""{"message":"Hello, World!"}""", await client.GetStringAsync(new Uri(site.Plain, "/json"), Token));
+            Assert.Equal("""{"message":"Hello, World!"}""",
+                await client.GetStringAsync(new Uri(site.Plain, "/json"), Token));
         }
 
         for (int i = 0; i < 50; i++)
         {
-            using HttpRequestMessage request = new(HttpMethod.Get, new Uri(site.Plain, "/plaintext")) { Headers = { ConnectionClose = true } };
+            using HttpRequestMessage request =
+                new(HttpMethod.Get, new Uri(site.Plain, "/plaintext")) { Headers = { ConnectionClose = true } };
             using HttpResponseMessage answer = await client.SendAsync(request, Token);
             Assert.Equal("Hello, World!", await answer.Content.ReadAsStringAsync(Token));
         }
@@ -43,7 +45,9 @@ public sealed class SiteTests
     {
         await using SampleSite site = await SampleSite.StartAsync(transport);
         using Socket socket = await ConnectAsync(site.Plain);
-        byte[] requests = Encoding.ASCII.GetBytes(string.Concat(Enumerable.Range(0, 60).Select(static i => $"GET /down/{i} HTTP/1.1\r\nHost: x\r\n\r\n")) + "GET /plaintext HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        byte[] requests = Encoding.ASCII.GetBytes(
+            string.Concat(Enumerable.Range(0, 60).Select(static i => $"GET /down/{i} HTTP/1.1\r\nHost: x\r\n\r\n"))
+            + "GET /plaintext HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
         for (int done = 0, step = 1; done < requests.Length; done += step, step = (step * 3 % 199) + 1)
         {
             step = Math.Min(step, requests.Length - done);
@@ -63,9 +67,11 @@ public sealed class SiteTests
     {
         await using SampleSite site = await SampleSite.StartAsync(transport);
         using HttpClient client = NewClient();
-        foreach ((Uri address, Version version) in ((Uri, Version)[])[(site.Plain, HttpVersion.Version11), (site.Http2, HttpVersion.Version20), (site.Tls, HttpVersion.Version11), (site.Tls, HttpVersion.Version20)])
+        foreach ((Uri address, Version version) in ((Uri, Version)[])[(site.Plain, HttpVersion.Version11),
+            (site.Http2, HttpVersion.Version20), (site.Tls, HttpVersion.Version11), (site.Tls, HttpVersion.Version20)])
         {
-            using HttpResponseMessage down = await client.SendAsync(Request(HttpMethod.Get, address, $"/down/{Length}", version), HttpCompletionOption.ResponseHeadersRead, Token);
+            using HttpResponseMessage down = await client.SendAsync(Request(HttpMethod.Get, address, $"/down/{Length}",
+                version), HttpCompletionOption.ResponseHeadersRead, Token);
             Assert.Equal(version, down.Version);
             Assert.Equal((Length, true), await SampleSite.CheckAsync(await down.Content.ReadAsStreamAsync(Token)));
             byte[] body = new byte[Length];
@@ -88,7 +94,8 @@ public sealed class SiteTests
             TalkingContent talk = new();
             using HttpRequestMessage request = Request(HttpMethod.Post, address, "/echo", HttpVersion.Version20);
             request.Content = talk;
-            using HttpResponseMessage answer = await client.SendAsync(request, HttpCompletionOption.ResponseHeadersRead, Token);
+            using HttpResponseMessage answer = await client.SendAsync(request,
+                HttpCompletionOption.ResponseHeadersRead, Token);
             Stream up = await talk.Stream.WaitAsync(s_patience, Token);
             Stream down = await answer.Content.ReadAsStreamAsync(Token);
             for (int i = 0; i < 20; i++)
@@ -128,10 +135,13 @@ public sealed class SiteTests
         // A hub with the JSON protocol, without negotiation.
         using ClientWebSocket hub = new();
         await hub.ConnectAsync(new Uri($"ws://{site.Plain.Authority}/chat"), Token);
-        await hub.SendAsync(Encoding.UTF8.GetBytes("{\"protocol\":\"json\",\"version\":1}\u001e"), WebSocketMessageType.Text, true, Token);
+        await hub.SendAsync(Encoding.UTF8.GetBytes("{\"protocol\":\"json\",\"version\":1}\u001e"),
+            WebSocketMessageType.Text, true, Token);
         Assert.Equal("{}\u001e", Encoding.UTF8.GetString(await ReceiveAsync(hub, memory)));
-        await hub.SendAsync(Encoding.UTF8.GetBytes("{\"type\":1,\"target\":\"Say\",\"arguments\":[\"hello\"]}\u001e"), WebSocketMessageType.Text, true, Token);
-        Assert.Contains("\"target\":\"Said\",\"arguments\":[5,\"hello\"]", Encoding.UTF8.GetString(await ReceiveAsync(hub, memory)), StringComparison.Ordinal);
+        await hub.SendAsync(Encoding.UTF8.GetBytes("{\"type\":1,\"target\":\"Say\",\"arguments\":[\"hello\"]}\u001e"),
+            WebSocketMessageType.Text, true, Token);
+        Assert.Contains("\"target\":\"Said\",\"arguments\":[5,\"hello\"]",
+            Encoding.UTF8.GetString(await ReceiveAsync(hub, memory)), StringComparison.Ordinal);
     }
 
     [Theory]
@@ -219,7 +229,8 @@ public sealed class SiteTests
         string path = Path.Combine(Path.GetTempPath(), $"whimbrel-kestrel-{Guid.NewGuid():n}.sock");
         try
         {
-            await using SampleSite site = await SampleSite.StartAsync(transport, kestrel => kestrel.ListenUnixSocket(path));
+            await using SampleSite site = await SampleSite.StartAsync(transport,
+                kestrel => kestrel.ListenUnixSocket(path));
             using SocketsHttpHandler handler = new()
             {
                 ConnectCallback = async (_, cancellation) =>
@@ -231,7 +242,8 @@ public sealed class SiteTests
             };
             using HttpClient client = new(handler);
             Assert.Equal("Hello, World!", await client.GetStringAsync(new Uri("http://unix/plaintext"), Token));
-            await Assert.ThrowsAsync<IOException>(() => SampleSite.StartAsync(transport, kestrel => kestrel.ListenUnixSocket(path)));
+            await Assert.ThrowsAsync<IOException>(
+                () => SampleSite.StartAsync(transport, kestrel => kestrel.ListenUnixSocket(path)));
         }
         finally
         {
@@ -244,7 +256,8 @@ public sealed class SiteTests
     public async Task A_taken_port_is_reported_as_Kestrel_reports_it(string transport)
     {
         await using SampleSite site = await SampleSite.StartAsync(transport);
-        IOException e = await Assert.ThrowsAsync<IOException>(() => SampleSite.StartAsync(transport, kestrel => kestrel.Listen(IPAddress.Loopback, site.Plain.Port)));
+        IOException e = await Assert.ThrowsAsync<IOException>(
+            () => SampleSite.StartAsync(transport, kestrel => kestrel.Listen(IPAddress.Loopback, site.Plain.Port)));
         Assert.IsType<Microsoft.AspNetCore.Connections.AddressInUseException>(e.InnerException);
     }
 
@@ -282,7 +295,8 @@ public sealed class SiteTests
     private static HttpClient NewClient()
     {
         SocketsHttpHandler handler = new() { ConnectTimeout = s_patience };
-        handler.SslOptions.RemoteCertificateValidationCallback = static (_, certificate, _, _) => certificate?.GetCertHashString() == TestCertificates.Server.GetCertHashString();
+        handler.SslOptions.RemoteCertificateValidationCallback = static (_, certificate, _, _) =>
+            certificate?.GetCertHashString() == TestCertificates.Server.GetCertHashString();
         return new HttpClient(handler) { Timeout = s_patience };
     }
 

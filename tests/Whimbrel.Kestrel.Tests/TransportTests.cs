@@ -21,7 +21,8 @@ public sealed class TransportTests
     {
         await using ServiceProvider services = Services();
         await using IConnectionListener listener = await ListenAsync(services);
-        await using ConnectionContext there = await services.GetRequiredService<IConnectionFactory>().ConnectAsync(listener.EndPoint, Token);
+        await using ConnectionContext there = await services.GetRequiredService<IConnectionFactory>()
+            .ConnectAsync(listener.EndPoint, Token);
         await using ConnectionContext here = (await listener.AcceptAsync(Token))!;
         Assert.NotEqual(here.ConnectionId, there.ConnectionId);
         Assert.Equal(here.LocalEndPoint, there.RemoteEndPoint);
@@ -47,11 +48,13 @@ public sealed class TransportTests
     {
         await using ServiceProvider services = Services();
         await using IConnectionListener listener = await ListenAsync(services);
-        await using ConnectionContext there = await services.GetRequiredService<IConnectionFactory>().ConnectAsync(listener.EndPoint, Token);
+        await using ConnectionContext there = await services.GetRequiredService<IConnectionFactory>()
+            .ConnectAsync(listener.EndPoint, Token);
         await using ConnectionContext here = (await listener.AcceptAsync(Token))!;
         ConnectionAbortedException why = new("on purpose");
         here.Abort(why);
-        Assert.Same(why, await Assert.ThrowsAsync<ConnectionAbortedException>(async () => await here.Transport.Input.ReadAsync(Token)));
+        Assert.Same(why, await Assert.ThrowsAsync<ConnectionAbortedException>(
+            async () => await here.Transport.Input.ReadAsync(Token)));
         await Assert.ThrowsAsync<ConnectionResetException>(async () => await there.Transport.Input.ReadAsync(Token));
         Assert.True((await there.Transport.Output.WriteAsync("x"u8.ToArray(), Token)).IsCompleted);
         await UntilCancelledAsync(here.ConnectionClosed);
@@ -63,7 +66,8 @@ public sealed class TransportTests
     {
         await using ServiceProvider services = Services();
         await using IConnectionListener listener = await ListenAsync(services);
-        await using ConnectionContext there = await services.GetRequiredService<IConnectionFactory>().ConnectAsync(listener.EndPoint, Token);
+        await using ConnectionContext there = await services.GetRequiredService<IConnectionFactory>()
+            .ConnectAsync(listener.EndPoint, Token);
         IFeatureCollection features = there.Features;
         Assert.Equal(there.ConnectionId, features.Get<IConnectionIdFeature>()!.ConnectionId);
         Assert.Same(there.Transport, features.Get<IConnectionTransportFeature>()!.Transport);
@@ -103,7 +107,8 @@ public sealed class TransportTests
     {
         await using ServiceProvider services = Services();
         IConnectionListener listener = await ListenAsync(services);
-        using Socket socket = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { ReceiveBufferSize = 4096 };
+        using Socket socket =
+            new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { ReceiveBufferSize = 4096 };
         await socket.ConnectAsync(listener.EndPoint, Token);
         ConnectionContext here = (await listener.AcceptAsync(Token))!;
         byte[] data = new byte[2_000_000];
@@ -121,25 +126,31 @@ public sealed class TransportTests
     {
         await using ServiceProvider services = Services();
         IConnectionListenerFactory factory = services.GetRequiredService<IConnectionListenerFactory>();
-        NotSupportedException e = await Assert.ThrowsAsync<NotSupportedException>(async () => await factory.BindAsync(new FileHandleEndPoint(5, FileHandleType.Auto), Token));
+        NotSupportedException e = await Assert.ThrowsAsync<NotSupportedException>(
+            async () => await factory.BindAsync(new FileHandleEndPoint(5, FileHandleType.Auto), Token));
         Assert.Contains("file handle", e.Message, StringComparison.Ordinal);
-        await Assert.ThrowsAsync<NotSupportedException>(async () => await factory.BindAsync(new DnsEndPoint("localhost", 0), Token));
+        await Assert.ThrowsAsync<NotSupportedException>(
+            async () => await factory.BindAsync(new DnsEndPoint("localhost", 0), Token));
         Assert.False(((IConnectionListenerFactorySelector)factory).CanBind(new DnsEndPoint("localhost", 0)));
     }
 
     [Fact]
     public async Task Mistakes_in_the_options_are_reported_at_once_by_their_names_here()
     {
-        await using ServiceProvider services = new ServiceCollection().AddLogging().AddWhimbrelTransport(static options =>
-        {
-            (options.Backlog, options.MaxConnections, options.MaxReadBufferBytes, options.MaxWriteBufferBytes) = (0, -1, 5, 1);
-            options.DrainTimeout = TimeSpan.Zero;
-            options.Scheduling = (Scheduling)7;
-        }).BuildServiceProvider();
+        await using ServiceProvider services = new ServiceCollection().AddLogging()
+            .AddWhimbrelTransport(static options =>
+            {
+                (options.Backlog, options.MaxConnections, options.MaxReadBufferBytes, options.MaxWriteBufferBytes) =
+                    (0, -1, 5, 1);
+                options.DrainTimeout = TimeSpan.Zero;
+                options.Scheduling = (Scheduling)7;
+            }).BuildServiceProvider();
         string said = (await Assert.ThrowsAsync<ArgumentException>(async () => await ListenAsync(services))).Message;
         Assert.Equal(
-            "UseWhimbrel, WhimbrelTransportOptions: Scheduling = 7, allowed ThreadPool and Inline; Backlog = 0, allowed 1 to 65535; MaxConnections = -1, allowed 1 to 10000000; "
-            + "MaxReadBufferBytes = 5, allowed 4096 to 1073741824; MaxWriteBufferBytes = 1, allowed 4096 to 1073741824; DrainTimeout = 00:00:00, allowed 00:00:00.0100000 to 01:00:00.",
+            "UseWhimbrel, WhimbrelTransportOptions: Scheduling = 7, allowed ThreadPool and Inline; Backlog = 0, "
+            + "allowed 1 to 65535; MaxConnections = -1, allowed 1 to 10000000; "
+            + "MaxReadBufferBytes = 5, allowed 4096 to 1073741824; MaxWriteBufferBytes = 1, allowed 4096 to "
+            + "1073741824; DrainTimeout = 00:00:00, allowed 00:00:00.0100000 to 01:00:00.",
             said);
     }
 
@@ -147,15 +158,22 @@ public sealed class TransportTests
     public async Task HttpClient_connects_by_Whimbrel_in_one_line()
     {
         await using SampleSite site = await SampleSite.StartAsync("pool");
-        using SocketsHttpHandler handler = new() { ConnectCallback = async (context, cancellation) => await ConnectionStream.ConnectAsync(new ClientOptions { EndPoint = context.DnsEndPoint }, cancellation) };
+        using SocketsHttpHandler handler = new()
+        {
+            ConnectCallback = async (context, cancellation) =>
+                await ConnectionStream.ConnectAsync(new ClientOptions { EndPoint = context.DnsEndPoint }, cancellation)
+        };
         using HttpClient client = new(handler);
         Assert.Equal("Hello, World!", await client.GetStringAsync(new Uri(site.Plain, "/plaintext"), Token));
     }
 
-    private static ServiceProvider Services() => new ServiceCollection().AddLogging().AddWhimbrelTransport(static options => options.EngineOptions = new EngineOptions { Loops = 1 }).BuildServiceProvider();
+    private static ServiceProvider Services() => new ServiceCollection().AddLogging()
+        .AddWhimbrelTransport(static options => options.EngineOptions = new EngineOptions { Loops = 1 })
+        .BuildServiceProvider();
 
     private static async Task<IConnectionListener> ListenAsync(ServiceProvider services) =>
-        await services.GetRequiredService<IConnectionListenerFactory>().BindAsync(new IPEndPoint(IPAddress.Loopback, 0), Token);
+        await services.GetRequiredService<IConnectionListenerFactory>()
+            .BindAsync(new IPEndPoint(IPAddress.Loopback, 0), Token);
 
     private static async Task UntilCancelledAsync(CancellationToken token)
     {

@@ -23,7 +23,10 @@ internal static partial class PlainProxyReader
         byte[] signature = Convert.FromHexString(ProxyVectors.Signature);
         if (bytes.Take(12).SequenceEqual(signature.Take(bytes.Length))) return Binary(bytes, out length);
         string text = Encoding.Latin1.GetString(bytes);
-        if (text.Length < 6 ? "PROXY ".StartsWith(text, StringComparison.Ordinal) : text.StartsWith("PROXY ", StringComparison.Ordinal)) return Line(text, out length);
+        if (text.Length < 6
+            ? "PROXY ".StartsWith(text, StringComparison.Ordinal)
+            : text.StartsWith("PROXY ", StringComparison.Ordinal))
+            return Line(text, out length);
         return "NotAHeader";
     }
 
@@ -45,11 +48,15 @@ internal static partial class PlainProxyReader
     private static string Fields(string[] fields)
     {
         if (fields[0] == "UNKNOWN") return "unknown";
-        if (fields.Length != 5 || fields[0] is not ("TCP4" or "TCP6") || fields.Any(static f => f.Length == 0)) return "Fields";
+        if (fields.Length != 5 || fields[0] is not ("TCP4" or "TCP6") || fields.Any(static f => f.Length == 0))
+            return "Fields";
         List<IPAddress> addresses = [];
         foreach (string address in fields[1..3])
         {
-            if (fields[0] == "TCP4" ? !V4().IsMatch(address) : !(address.Contains(':') && address.All(static c => char.IsAsciiHexDigit(c) || c is ':' or '.'))) return "Address";
+            if (fields[0] == "TCP4"
+                ? !V4().IsMatch(address)
+                : !(address.Contains(':') && address.All(static c => char.IsAsciiHexDigit(c) || c is ':' or '.')))
+                return "Address";
             if (!IPAddress.TryParse(address, out IPAddress? parsed)) return "Address";
             addresses.Add(parsed);
         }
@@ -59,7 +66,8 @@ internal static partial class PlainProxyReader
             if (!Number().IsMatch(port) || int.Parse(port, null) > 65535) return "Port";
         }
 
-        return $"{new IPEndPoint(addresses[0], int.Parse(fields[3], null))} to {new IPEndPoint(addresses[1], int.Parse(fields[4], null))}";
+        return $"{new IPEndPoint(addresses[0], int.Parse(fields[3], null))} to "
+            + $"{new IPEndPoint(addresses[1], int.Parse(fields[4], null))}";
     }
 
     private static string Binary(byte[] bytes, out int length)
@@ -103,11 +111,13 @@ internal static partial class PlainProxyReader
     // What .NET accepts as a path is left to the real reader: here it only matters whether there is one.
     private static string Paths(byte[] block)
     {
-        ProxyHeader.Read([.. Convert.FromHexString(ProxyVectors.Signature + "213100D8"), .. block], out ProxyHeader? header, out _, out _);
+        ProxyHeader.Read([.. Convert.FromHexString(ProxyVectors.Signature + "213100D8"), .. block],
+            out ProxyHeader? header, out _, out _);
         return header!.ToString();
     }
 
-    private static IPEndPoint Address(byte[] block, int at, int size, int port) => new(new IPAddress(block[at..(at + size)]), (block[port] * 256) + block[port + 1]);
+    private static IPEndPoint Address(byte[] block, int at, int size, int port) =>
+        new(new IPAddress(block[at..(at + size)]), (block[port] * 256) + block[port + 1]);
 
     private static string? Extensions(List<byte> rest, byte[] all, int at)
     {
@@ -140,7 +150,8 @@ internal static partial class PlainProxyReader
 
     private static bool AreWhole(List<byte> rest)
     {
-        while (rest.Count >= 3 && rest.Count >= 3 + (rest[1] * 256) + rest[2]) rest.RemoveRange(0, 3 + (rest[1] * 256) + rest[2]);
+        while (rest.Count >= 3 && rest.Count >= 3 + (rest[1] * 256) + rest[2])
+            rest.RemoveRange(0, 3 + (rest[1] * 256) + rest[2]);
         return rest.Count == 0;
     }
 }

@@ -34,7 +34,8 @@ public sealed class ProxyEngineTests
             if (_all.EndsWith('\n')) said.TrySetResult(_all);
         }
 
-        protected override void OnDisconnected(CloseReason reason) => said.TrySetException(new InvalidOperationException(reason.ToString()));
+        protected override void OnDisconnected(CloseReason reason) =>
+            said.TrySetException(new InvalidOperationException(reason.ToString()));
     }
 
     public static TheoryData<EngineKind, Scheduling, bool> Engines
@@ -57,7 +58,8 @@ public sealed class ProxyEngineTests
 
     [Theory]
     [MemberData(nameof(Engines))]
-    public async Task A_header_and_TLS_that_came_with_it_in_one_piece_reach_the_session(EngineKind kind, Scheduling scheduling, bool isTls)
+    public async Task A_header_and_TLS_that_came_with_it_in_one_piece_reach_the_session(EngineKind kind,
+        Scheduling scheduling, bool isTls)
     {
         EngineSupport support = Engine.SupportFor(kind);
         Assert.SkipUnless(support.IsAvailable, support.Reason);
@@ -67,7 +69,8 @@ public sealed class ProxyEngineTests
             Trusted = TrustedNetworks.Parse("127.0.0.0/8"),
             Tls = isTls ? new TlsOptions { Certificate = TlsCertificate.From(TestCertificates.Server) } : null,
         };
-        ServerOptions options = new() { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Scheduling = scheduling };
+        ServerOptions options =
+            new() { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Scheduling = scheduling };
         await using Server server = new(options, () => new ProxySession(proxies, static _ => new Who()));
         await server.StartAsync();
         using Socket socket = new(SocketType.Stream, ProtocolType.Tcp);
@@ -77,7 +80,8 @@ public sealed class ProxyEngineTests
         Stream stream = new Prefixed(new NetworkStream(socket), header.WrittenSpan.ToArray());
         if (isTls)
         {
-            SslStream tls = new(stream, false, static (_, certificate, _, _) => certificate!.Equals(TestCertificates.Server));
+            SslStream tls = new(stream, false,
+                static (_, certificate, _, _) => certificate!.Equals(TestCertificates.Server));
             await tls.AuthenticateAsClientAsync("chat.test").WaitAsync(s_patience, Stop);
             stream = tls;
         }
@@ -85,7 +89,8 @@ public sealed class ProxyEngineTests
         await stream.WriteAsync("hello"u8.ToArray(), Stop);
         await stream.FlushAsync(Stop);
         byte[] room = new byte[30];
-        await stream.ReadExactlyAsync(room.AsMemory(0, "[2001:db8::7]:4711\nhello".Length), Stop).AsTask().WaitAsync(s_patience, Stop);
+        await stream.ReadExactlyAsync(room.AsMemory(0, "[2001:db8::7]:4711\nhello".Length), Stop).AsTask()
+            .WaitAsync(s_patience, Stop);
         Assert.Equal("[2001:db8::7]:4711\nhello", Encoding.UTF8.GetString(room).TrimEnd('\0'));
         await stream.DisposeAsync();
         Assert.Equal(1, proxies.ReadCounters().Clients);
@@ -104,19 +109,25 @@ public sealed class ProxyEngineTests
 
         public override long Length => throw new NotSupportedException();
 
-        public override long Position { get => throw new NotSupportedException(); set => throw new NotSupportedException(); }
+        public override long Position
+        {
+            get => throw new NotSupportedException();
+            set => throw new NotSupportedException();
+        }
 
         public override void Flush() => inner.Flush();
 
         public override int Read(byte[] buffer, int offset, int count) => inner.Read(buffer, offset, count);
 
-        public override ValueTask<int> ReadAsync(Memory<byte> buffer, CancellationToken cancellationToken = default) => inner.ReadAsync(buffer, cancellationToken);
+        public override ValueTask<int> ReadAsync(Memory<byte> buffer, CancellationToken cancellationToken = default) =>
+            inner.ReadAsync(buffer, cancellationToken);
 
         public override long Seek(long offset, SeekOrigin origin) => throw new NotSupportedException();
 
         public override void SetLength(long value) => throw new NotSupportedException();
 
-        public override void Write(byte[] buffer, int offset, int count) => WriteAsync(buffer.AsMemory(offset, count)).AsTask().GetAwaiter().GetResult();
+        public override void Write(byte[] buffer, int offset, int count) =>
+            WriteAsync(buffer.AsMemory(offset, count)).AsTask().GetAwaiter().GetResult();
 
         public override ValueTask WriteAsync(ReadOnlyMemory<byte> buffer, CancellationToken cancellationToken = default)
         {
@@ -139,7 +150,8 @@ public sealed class ProxyEngineTests
     public async Task HAProxy_accepts_our_header_and_we_accept_its(string sends)
     {
         ProxyOptions proxies = new() { Trusted = TrustedNetworks.Parse("127.0.0.1") };
-        await using Server server = new(new ServerOptions { EndPoint = new IPEndPoint(IPAddress.Loopback, 0) }, () => new ProxySession(proxies, static _ => new Who()));
+        await using Server server = new(new ServerOptions { EndPoint = new IPEndPoint(IPAddress.Loopback, 0) },
+            () => new ProxySession(proxies, static _ => new Who()));
         await server.StartAsync();
         int port = RealProgram.FreePort();
         using RealProgram haproxy = await RealProgram.ServeAsync("haproxy", port, directory =>
@@ -163,7 +175,8 @@ public sealed class ProxyEngineTests
         });
         TaskCompletionSource<string> said = new(TaskCreationOptions.RunContinuationsAsynchronously);
         ProxyHeader header = new(IPEndPoint.Parse("192.0.2.7:4711"), IPEndPoint.Parse("203.0.113.1:443"));
-        await using Client client = new(new ClientOptions { EndPoint = new IPEndPoint(IPAddress.Loopback, port) }, () => new Saying(header, null, said));
+        await using Client client = new(new ClientOptions { EndPoint = new IPEndPoint(IPAddress.Loopback, port) },
+            () => new Saying(header, null, said));
         await client.ConnectAsync(Stop);
         Assert.Equal("192.0.2.7:4711\n", await said.Task.WaitAsync(s_patience, Stop));
     }
@@ -171,13 +184,19 @@ public sealed class ProxyEngineTests
     [Fact]
     public async Task A_client_says_its_header_and_begins_TLS_at_once()
     {
-        ProxyOptions proxies = new() { Trusted = TrustedNetworks.Parse("127.0.0.1"), Tls = new TlsOptions { Certificate = TlsCertificate.From(TestCertificates.Server) } };
-        await using Server server = new(new ServerOptions { EndPoint = new IPEndPoint(IPAddress.Loopback, 0) }, () => new ProxySession(proxies, static _ => new Who()));
+        ProxyOptions proxies = new()
+        {
+            Trusted = TrustedNetworks.Parse("127.0.0.1"),
+            Tls = new TlsOptions { Certificate = TlsCertificate.From(TestCertificates.Server) }
+        };
+        await using Server server = new(new ServerOptions { EndPoint = new IPEndPoint(IPAddress.Loopback, 0) },
+            () => new ProxySession(proxies, static _ => new Who()));
         await server.StartAsync();
         TaskCompletionSource<string> said = new(TaskCreationOptions.RunContinuationsAsynchronously);
         TlsOptions tls = new() { Roots = TestCertificates.Roots, HostName = "chat.test" };
         ProxyHeader header = new(IPEndPoint.Parse("192.0.2.7:4711"), IPEndPoint.Parse("203.0.113.1:443"));
-        await using Client client = new(new ClientOptions { EndPoint = server.EndPoint! }, () => new Saying(header, tls, said));
+        await using Client client = new(new ClientOptions { EndPoint = server.EndPoint! },
+            () => new Saying(header, tls, said));
         await client.ConnectAsync(Stop);
         Assert.Equal("192.0.2.7:4711\n", await said.Task.WaitAsync(s_patience, Stop));
     }

@@ -87,19 +87,22 @@ public sealed class ProxyHeaderTests
     [Fact]
     public void Extensions_come_in_their_order_and_the_known_ones_by_name()
     {
-        byte[] tls = Convert.FromHexString("03 00000000".Replace(" ", "") + ProxyVectors.Part(0x21, Convert.ToHexString("TLSv1.3"u8)) + ProxyVectors.Part(0x22, Convert.ToHexString("anna"u8))
+        byte[] tls = Convert.FromHexString("03 00000000".Replace(" ", "") + ProxyVectors.Part(0x21,
+            Convert.ToHexString("TLSv1.3"u8)) + ProxyVectors.Part(0x22, Convert.ToHexString("anna"u8))
             + ProxyVectors.Part(0x23, Convert.ToHexString("AES"u8)));
         ProxyHeader header = new(IPEndPoint.Parse("192.0.2.7:1"), IPEndPoint.Parse("203.0.113.1:2"))
         {
             Extensions =
             [
-                new(ProxyExtension.Authority, "chat.example"u8.ToArray()), new(0xE5, new byte[] { 1, 2, 3 }), new(ProxyExtension.Alpn, "h2"u8.ToArray()),
+                new(ProxyExtension.Authority, "chat.example"u8.ToArray()), new(0xE5, new byte[] { 1, 2, 3 }),
+                new(ProxyExtension.Alpn, "h2"u8.ToArray()),
                 new(ProxyExtension.UniqueId, new byte[128]), new(ProxyExtension.Tls, tls), new(0xE5, default),
             ],
         };
         ArrayBufferWriter<byte> written = new();
         header.Write(written, hasChecksum: true);
-        Assert.Equal(OperationStatus.Done, ProxyHeader.Read(written.WrittenSpan, out ProxyHeader? read, out int length, out _));
+        Assert.Equal(OperationStatus.Done,
+            ProxyHeader.Read(written.WrittenSpan, out ProxyHeader? read, out int length, out _));
         Assert.Equal(written.WrittenCount, length);
         Assert.Equal([2, 0xE5, 1, 5, 0x20, 0xE5, 3], read!.Extensions.Select(static e => e.Type));
         Assert.Equal(new byte[] { 1, 2, 3 }, read.Extensions[1].Value.ToArray());
@@ -116,22 +119,31 @@ public sealed class ProxyHeaderTests
         static ProxyHeader With(params ProxyExtension[] extensions)
         {
             ArrayBufferWriter<byte> written = new();
-            new ProxyHeader(IPEndPoint.Parse("192.0.2.7:1"), IPEndPoint.Parse("203.0.113.1:2")) { Extensions = extensions }.Write(written);
-            Assert.Equal(OperationStatus.Done, ProxyHeader.Read(written.WrittenSpan, out ProxyHeader? read, out _, out _));
+            new ProxyHeader(IPEndPoint.Parse("192.0.2.7:1"), IPEndPoint.Parse("203.0.113.1:2"))
+            {
+                Extensions = extensions
+            }.Write(written);
+            Assert.Equal(OperationStatus.Done,
+                ProxyHeader.Read(written.WrittenSpan, out ProxyHeader? read, out _, out _));
             return read!;
         }
 
         ProxyHeader header = With(
-            new(ProxyExtension.Aws, (byte[])[1, .. "vpce-08d2bf15fac5001c9"u8]), new(ProxyExtension.Azure, new byte[] { 1, 0x55, 0x02, 0x00, 0x24 }),
-            new(ProxyExtension.Gcp, new byte[] { 0, 2, 0, 0, 0, 0, 0, 9 }), new(ProxyExtension.UniqueId, new byte[] { 7, 8 }),
+            new(ProxyExtension.Aws, (byte[])[1, .. "vpce-08d2bf15fac5001c9"u8]),
+            new(ProxyExtension.Azure, new byte[] { 1, 0x55, 0x02, 0x00, 0x24 }),
+            new(ProxyExtension.Gcp, new byte[] { 0, 2, 0, 0, 0, 0, 0, 9 }),
+            new(ProxyExtension.UniqueId, new byte[] { 7, 8 }),
             new(ProxyExtension.NetworkNamespace, "blue"u8.ToArray()));
-        Assert.Equal(("vpce-08d2bf15fac5001c9", 0x24000255u, 0x0002000000000009ul), (header.AwsEndpointId, header.AzureLinkId!.Value, header.GcpConnectionId!.Value));
+        Assert.Equal(("vpce-08d2bf15fac5001c9", 0x24000255u, 0x0002000000000009ul),
+            (header.AwsEndpointId, header.AzureLinkId!.Value, header.GcpConnectionId!.Value));
         Assert.Equal(new byte[] { 7, 8 }, header.UniqueId!.Value.ToArray());
         Assert.Equal("blue", header.NetworkNamespace);
 
         // Types from 0xE0 on are free for any vendor: another layout is another vendor's field, and not an error.
-        ProxyHeader other = With(new(ProxyExtension.Aws, new byte[] { 2, 65 }), new(ProxyExtension.Azure, new byte[] { 1, 2, 3 }), new(ProxyExtension.Gcp, new byte[7]));
-        Assert.Equal((null, null, null, null), (other.AwsEndpointId, other.AzureLinkId, other.GcpConnectionId, other.NetworkNamespace));
+        ProxyHeader other = With(new(ProxyExtension.Aws, new byte[] { 2, 65 }),
+            new(ProxyExtension.Azure, new byte[] { 1, 2, 3 }), new(ProxyExtension.Gcp, new byte[7]));
+        Assert.Equal((null, null, null, null),
+            (other.AwsEndpointId, other.AzureLinkId, other.GcpConnectionId, other.NetworkNamespace));
         Assert.Null(other.UniqueId);
         Assert.Equal(3, other.Extensions.Count);
     }
@@ -139,7 +151,8 @@ public sealed class ProxyHeaderTests
     [Fact]
     public void The_clients_TLS_comes_with_its_keys_and_its_certificate()
     {
-        string inner = ProxyVectors.Part(0x24, Convert.ToHexString("SHA256"u8)) + ProxyVectors.Part(0x25, Convert.ToHexString("RSA2048"u8)) + ProxyVectors.Part(0x28, "30820A") + ProxyVectors.Part(0x2F, "00");
+        string inner = ProxyVectors.Part(0x24, Convert.ToHexString("SHA256"u8)) + ProxyVectors.Part(0x25,
+            Convert.ToHexString("RSA2048"u8)) + ProxyVectors.Part(0x28, "30820A") + ProxyVectors.Part(0x2F, "00");
         ProxyHeader header = new(IPEndPoint.Parse("192.0.2.7:1"), IPEndPoint.Parse("203.0.113.1:2"))
         {
             Extensions = [new(ProxyExtension.Tls, Convert.FromHexString("0300000000" + inner))],
@@ -155,7 +168,8 @@ public sealed class ProxyHeaderTests
     [InlineData("03", "00000001", true, true, false)]
     [InlineData("05", "00000000", true, true, true)]
     [InlineData("00", "00000000", false, false, false)]
-    public void A_certificate_is_verified_only_when_there_is_one(string flags, string verify, bool isEncrypted, bool hasCertificate, bool isVerified)
+    public void A_certificate_is_verified_only_when_there_is_one(string flags, string verify, bool isEncrypted,
+        bool hasCertificate, bool isVerified)
     {
         ProxyHeader header = new(IPEndPoint.Parse("192.0.2.7:1"), IPEndPoint.Parse("203.0.113.1:2"))
         {
@@ -172,7 +186,8 @@ public sealed class ProxyHeaderTests
             ProxyHeader header = new(new UnixDomainSocketEndPoint(path), new UnixDomainSocketEndPoint("/run/server"));
             ArrayBufferWriter<byte> written = new();
             header.Write(written);
-            Assert.Equal(OperationStatus.Done, ProxyHeader.Read(written.WrittenSpan, out ProxyHeader? read, out _, out _));
+            Assert.Equal(OperationStatus.Done,
+                ProxyHeader.Read(written.WrittenSpan, out ProxyHeader? read, out _, out _));
             Assert.Equal(header.Source, read!.Source);
             Assert.Equal(header.Destination, read.Destination);
             ArrayBufferWriter<byte> line = new();
@@ -185,19 +200,22 @@ public sealed class ProxyHeaderTests
         Assert.Equal("local", Outcome(local.WrittenSpan, out int length));
         Assert.Equal(16, length);
         Assert.Throws<InvalidOperationException>(() => ProxyHeader.Local.WriteLine(new ArrayBufferWriter<byte>()));
-        Assert.Throws<ArgumentException>(() => new ProxyHeader(new UnixDomainSocketEndPoint("/a"), IPEndPoint.Parse("1.2.3.4:5")));
+        Assert.Throws<ArgumentException>(() => new ProxyHeader(new UnixDomainSocketEndPoint("/a"),
+            IPEndPoint.Parse("1.2.3.4:5")));
         Assert.Throws<ArgumentException>(() => new ProxyHeader(new DnsEndPoint("a", 1), IPEndPoint.Parse("1.2.3.4:5")));
     }
 
     [Fact]
     public void The_limit_holds_at_its_byte()
     {
-        byte[] bytes = Convert.FromHexString(ProxyVectors.Header("21", "11", "C0000207CB007101DC0401BB" + ProxyVectors.Part(4, "0102")));
+        byte[] bytes = Convert.FromHexString(ProxyVectors.Header("21", "11",
+            "C0000207CB007101DC0401BB" + ProxyVectors.Part(4, "0102")));
         Assert.Equal("192.0.2.7:56324 to 203.0.113.1:443", Outcome(bytes, out _, bytes.Length));
         Assert.Equal(nameof(ProxyFault.TooLong), Outcome(bytes, out _, bytes.Length - 1));
         Assert.Throws<ArgumentOutOfRangeException>(static () => Outcome([], out _, 15));
         Assert.Throws<ArgumentOutOfRangeException>(static () => Outcome([], out _, ProxyHeader.MaxLength + 1));
-        Assert.Equal("more", Outcome(Convert.FromHexString(ProxyVectors.Signature + "2100FFFF"), out _, ProxyHeader.MaxLength));
+        Assert.Equal("more",
+            Outcome(Convert.FromHexString(ProxyVectors.Signature + "2100FFFF"), out _, ProxyHeader.MaxLength));
     }
 
     // Valid headers with one or two bytes changed, truncated or doubled, compared with the reference reader, which
@@ -205,7 +223,8 @@ public sealed class ProxyHeaderTests
     [Fact]
     public void Random_bytes_are_judged_as_by_a_plain_reader_and_in_any_pieces()
     {
-        byte[][] good = [.. ProxyVectors.All.Select(static r => Convert.FromHexString(r.Data.Item1)).Where(static b => b.Length < 400)];
+        byte[][] good = [.. ProxyVectors.All.Select(static r => Convert.FromHexString(r.Data.Item1))
+            .Where(static b => b.Length < 400)];
         foreach (int seed in Seeds.Some(8))
         {
             Random random = new(seed);

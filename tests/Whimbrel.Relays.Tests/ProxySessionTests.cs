@@ -108,7 +108,9 @@ public sealed class ProxySessionTests
     [InlineData("GET / HTTP/1.1\r\n\r\n", ProxyFault.NotAHeader)]
     [InlineData("PROXY TCP4 192.0.2.7 203.0.113.1 56324 70000\r\n", ProxyFault.Port)]
     [InlineData("PROXY TCP4 192.0.2.7\n", ProxyFault.LineEnd)]
-    [InlineData("PROXY UNKNOWN 4567890123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890", ProxyFault.TooLong)]
+    [InlineData("PROXY UNKNOWN "
+        + "4567890123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890",
+        ProxyFault.TooLong)]
     public void A_peer_that_breaks_a_rule_is_reset_and_the_rule_is_named(string sent, ProxyFault fault)
     {
         using TestPeer peer = Connect(Options());
@@ -128,7 +130,8 @@ public sealed class ProxySessionTests
         List<DiagnosticEvent> notices = [];
         using TestNetwork network = new();
         ProxyOptions options = new() { Trusted = Options(isTrusted).Trusted };
-        ServerOptions listen = new() { Engine = network.Engine, EndPoint = network.NewEndPoint(), OnDiagnosticEvent = notices.Add };
+        ServerOptions listen =
+            new() { Engine = network.Engine, EndPoint = network.NewEndPoint(), OnDiagnosticEvent = notices.Add };
         Server server = new(listen, () => new ProxySession(options, static _ => throw new InvalidOperationException()));
         for (int i = 0; i < 3; i++)
         {
@@ -144,7 +147,8 @@ public sealed class ProxySessionTests
     }
 
     [Fact]
-    public void Networks_that_are_null_are_refused_at_once() => Assert.Throws<ArgumentNullException>(static () => new ProxyOptions { Trusted = null! });
+    public void Networks_that_are_null_are_refused_at_once() =>
+        Assert.Throws<ArgumentNullException>(static () => new ProxyOptions { Trusted = null! });
 
     [Fact]
     public void The_header_has_its_time_however_it_trickles()
@@ -188,10 +192,16 @@ public sealed class ProxySessionTests
     public void An_exception_of_the_users_code_ends_its_connection_only()
     {
         using TestNetwork network = new() { RethrowsExceptions = false };
-        ProxyOptions throws = new() { Trusted = TrustedNetworks.Parse("192.0.2.0/24"), OnRefused = static (_, _) => throw new FormatException("refused") };
-        TestPeer refused = network.Connect(() => new ProxySession(throws, static _ => throw new FormatException("never")));
+        ProxyOptions throws = new()
+        {
+            Trusted = TrustedNetworks.Parse("192.0.2.0/24"),
+            OnRefused = static (_, _) => throw new FormatException("refused")
+        };
+        TestPeer refused =
+            network.Connect(() => new ProxySession(throws, static _ => throw new FormatException("never")));
         Assert.True(refused.IsReset);
-        TestPeer peer = network.Connect(() => new ProxySession(Options(), static _ => throw new FormatException("next")));
+        TestPeer peer =
+            network.Connect(() => new ProxySession(Options(), static _ => throw new FormatException("next")));
         TestPeer other = network.Connect(() => new ProxySession(Options(), static h => new Echo(h)));
         peer.Send(Line);
         Assert.Equal(CloseCause.UserException, peer.CloseReason!.Value.Cause);
@@ -227,10 +237,14 @@ public sealed class ProxySessionTests
     [Fact]
     public void All_mistakes_of_a_list_are_named_at_once()
     {
-        ArgumentException said = Assert.Throws<ArgumentException>(static () => TrustedNetworks.Parse("10.0.0.0/8", "10.0.0.0/33", "example.com", ""));
-        Assert.Equal(["'10.0.0.0/33'", "'example.com'", "''"], ((string[])["'10.0.0.0/33'", "'example.com'", "''"]).Where(w => said.Message.Contains($"{w} is no network", StringComparison.Ordinal)));
+        ArgumentException said = Assert.Throws<ArgumentException>(
+            static () => TrustedNetworks.Parse("10.0.0.0/8", "10.0.0.0/33", "example.com", ""));
+        Assert.Equal(["'10.0.0.0/33'", "'example.com'", "''"], ((string[])["'10.0.0.0/33'", "'example.com'", "''"])
+            .Where(w => said.Message.Contains($"{w} is no network", StringComparison.Ordinal)));
         Assert.Throws<ArgumentException>(static () => TrustedNetworks.Parse());
-        Assert.Throws<ArgumentOutOfRangeException>(static () => new ProxyOptions { Trusted = TrustedNetworks.Everybody, HeaderLimitBytes = 15 });
-        Assert.Throws<ArgumentOutOfRangeException>(static () => new ProxyOptions { Trusted = TrustedNetworks.Everybody, HeaderTimeout = TimeSpan.Zero });
+        Assert.Throws<ArgumentOutOfRangeException>(
+            static () => new ProxyOptions { Trusted = TrustedNetworks.Everybody, HeaderLimitBytes = 15 });
+        Assert.Throws<ArgumentOutOfRangeException>(
+            static () => new ProxyOptions { Trusted = TrustedNetworks.Everybody, HeaderTimeout = TimeSpan.Zero });
     }
 }

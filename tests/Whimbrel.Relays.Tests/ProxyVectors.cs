@@ -14,7 +14,8 @@ internal static class ProxyVectors
         get
         {
             TheoryData<string, string> all = [];
-            foreach ((string line, string outcome) in Lines) all.Add(Convert.ToHexString(Encoding.Latin1.GetBytes(line)), outcome);
+            foreach ((string line, string outcome) in Lines)
+                all.Add(Convert.ToHexString(Encoding.Latin1.GetBytes(line)), outcome);
             foreach ((string hex, string outcome) in Binaries) all.Add(hex.Replace(" ", ""), outcome);
             return all;
         }
@@ -80,7 +81,8 @@ internal static class ProxyVectors
         ("\u0016\u0003\u0001", nameof(ProxyFault.NotAHeader)),
     ];
 
-    private const string V4 = "C0000207 CB007101 DC04 01BB", V6 = "20010DB8000000000000000000000001 00000000000000000000000000000001 DC04 01BB";
+    private const string V4 = "C0000207 CB007101 DC04 01BB",
+        V6 = "20010DB8000000000000000000000001 00000000000000000000000000000001 DC04 01BB";
 
     private static string Unix(string from, string to) => Path(from) + Path(to);
 
@@ -161,7 +163,8 @@ internal static class ProxyVectors
         (Header("21", "21", V4), nameof(ProxyFault.TooShort)),
         (Header("21", "31", V6), nameof(ProxyFault.TooShort)),
         (Header("21", "11", V4 + new string('0', 2 * (4096 - 16 - 12 + 1))), nameof(ProxyFault.TooLong)),
-        (Header("21", "11", V4 + Part(4, new string('0', 2 * (4096 - 16 - 12 - 3)))), "192.0.2.7:56324 to 203.0.113.1:443"),
+        (Header("21", "11", V4 + Part(4, new string('0', 2 * (4096 - 16 - 12 - 3)))),
+            "192.0.2.7:56324 to 203.0.113.1:443"),
         (Signature + "2111FFFF", nameof(ProxyFault.TooLong)),
         (Header("21", "11", V4 + "04"), nameof(ProxyFault.Extension)),
         (Header("21", "11", V4 + "0400"), nameof(ProxyFault.Extension)),

@@ -16,7 +16,8 @@ public sealed class RelayTests
 
     private static CancellationToken Stop => TestContext.Current.CancellationToken;
 
-    public static TheoryData<EngineKind, Scheduling> Engines => new MatrixTheoryData<EngineKind, Scheduling>([EngineKind.Uring, EngineKind.Epoll, EngineKind.Portable], Enum.GetValues<Scheduling>());
+    public static TheoryData<EngineKind, Scheduling> Engines => new MatrixTheoryData<EngineKind, Scheduling>(
+        [EngineKind.Uring, EngineKind.Epoll, EngineKind.Portable], Enum.GetValues<Scheduling>());
 
     private static Engine NewEngine(EngineKind kind)
     {
@@ -36,11 +37,12 @@ public sealed class RelayTests
     }
 
     // The reset may arrive during the connect.
-    private static Task<SocketException> AssertResetAsync(Relay relay) => Assert.ThrowsAsync<SocketException>(async () =>
-    {
-        using Socket client = await ConnectAsync(relay);
-        await client.ReceiveAsync(new byte[1], Stop).AsTask().WaitAsync(s_patience, Stop);
-    });
+    private static Task<SocketException> AssertResetAsync(Relay relay) =>
+        Assert.ThrowsAsync<SocketException>(async () =>
+        {
+            using Socket client = await ConnectAsync(relay);
+            await client.ReceiveAsync(new byte[1], Stop).AsTask().WaitAsync(s_patience, Stop);
+        });
 
     private static TcpListener Listen()
     {
@@ -55,7 +57,8 @@ public sealed class RelayTests
     {
         using MemoryStream all = new();
         byte[] block = new byte[65536];
-        for (int count; (count = await socket.ReceiveAsync(block, Stop).AsTask().WaitAsync(s_patience, Stop)) > 0;) all.Write(block, 0, count);
+        for (int count; (count = await socket.ReceiveAsync(block, Stop).AsTask().WaitAsync(s_patience, Stop)) > 0;)
+            all.Write(block, 0, count);
         return all.ToArray();
     }
 
@@ -79,7 +82,9 @@ public sealed class RelayTests
     public async Task A_target_that_is_the_relay_itself_is_refused(string listen, string target, bool isRefused)
     {
         RelayOptions options = new() { Targets = [target] };
-        if (isRefused) Assert.Contains("itself listens", Assert.Throws<ArgumentException>(() => new Relay(new ServerOptions { Address = listen }, options)).Message, StringComparison.Ordinal);
+        if (isRefused)
+            Assert.Contains("itself listens", Assert.Throws<ArgumentException>(
+                () => new Relay(new ServerOptions { Address = listen }, options)).Message, StringComparison.Ordinal);
         else await new Relay(new ServerOptions { Address = listen }, options).DisposeAsync();
     }
 
@@ -113,7 +118,8 @@ public sealed class RelayTests
         Assert.Equal(down, await ReadAllAsync(client));
         await answered;
         await UntilAsync(() => relay.Targets[0].OpenConnections == 0, "the connection to end");
-        Assert.Equal((up.Length, down.Length, 1L), (relay.Targets[0].BytesToTarget, relay.Targets[0].BytesFromTarget, relay.Targets[0].Connections));
+        Assert.Equal((up.Length, down.Length, 1L),
+            (relay.Targets[0].BytesToTarget, relay.Targets[0].BytesFromTarget, relay.Targets[0].Connections));
     }
 
     [Fact]
@@ -164,10 +170,12 @@ public sealed class RelayTests
         {
             int count = i + 1;
             clients.Add(await ConnectAsync(relay));
-            await UntilAsync(() => relay.Targets[0].Connections + relay.Targets[2].Connections == count, "the next connection");
+            await UntilAsync(() => relay.Targets[0].Connections + relay.Targets[2].Connections == count,
+                "the next connection");
         }
 
-        Assert.Equal((5, 0, 5), (relay.Targets[0].OpenConnections, relay.Targets[1].OpenConnections, relay.Targets[2].OpenConnections));
+        Assert.Equal((5, 0, 5),
+            (relay.Targets[0].OpenConnections, relay.Targets[1].OpenConnections, relay.Targets[2].OpenConnections));
         Assert.Equal((1L, 0L, false), (relay.Targets[1].Failures, relay.Targets[1].Connections, relay.Targets[1].IsUp));
         Assert.Equal([$"{goneName} False"], changes);
         Assert.Equal(0, relay.Unserved);
@@ -180,7 +188,8 @@ public sealed class RelayTests
         TcpListener target = Listen();
         int port = ((IPEndPoint)target.LocalEndpoint).Port;
         target.Stop();
-        await using Relay relay = new(Anywhere(), new RelayOptions { Targets = [$"tcp://127.0.0.1:{port}"], RetryAfter = TimeSpan.FromHours(1) });
+        await using Relay relay = new(Anywhere(),
+            new RelayOptions { Targets = [$"tcp://127.0.0.1:{port}"], RetryAfter = TimeSpan.FromHours(1) });
         await relay.StartAsync();
         // No other target: it is tried during its rest, and the client is reset when the connect fails.
         await AssertResetAsync(relay);
@@ -200,7 +209,12 @@ public sealed class RelayTests
         using Socket target = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
         target.Bind(new IPEndPoint(IPAddress.Loopback, 0));
         using TcpListener other = Listen();
-        await using Relay relay = new(Anywhere(), new RelayOptions { Targets = [$"tcp://{target.LocalEndPoint}", NameOf(other)], RetryAfter = TimeSpan.Zero, CheckEvery = TimeSpan.FromMilliseconds(100) });
+        await using Relay relay = new(Anywhere(), new RelayOptions
+        {
+            Targets = [$"tcp://{target.LocalEndPoint}", NameOf(other)],
+            RetryAfter = TimeSpan.Zero,
+            CheckEvery = TimeSpan.FromMilliseconds(100)
+        });
         await relay.StartAsync();
         await UntilAsync(() => !relay.Targets[0].IsUp, "the check that fails");
         Assert.True(relay.Targets[1].IsUp);
@@ -214,14 +228,16 @@ public sealed class RelayTests
         target.Listen(100);
         await UntilAsync(() => relay.Targets[0].IsUp, "the check that passes");
         // Checks are not counted as connections of clients.
-        Assert.Equal((0L, 0L, 0), (relay.Targets[0].Connections, relay.Targets[0].Failures, relay.Targets[0].OpenConnections));
+        Assert.Equal((0L, 0L, 0),
+            (relay.Targets[0].Connections, relay.Targets[0].Failures, relay.Targets[0].OpenConnections));
         using Socket served = await target.AcceptAsync(Stop).AsTask().WaitAsync(s_patience, Stop);
         Assert.Equal(0, await served.ReceiveAsync(new byte[1], Stop).AsTask().WaitAsync(s_patience, Stop));
     }
 
     // Accepts and closes the connection immediately, like a forwarder with a target that is down: the first `count` or
     // all. Records the time of each.
-    private static async Task EndEachAsync(TcpListener listener, bool isReset, List<TimeSpan> ended, int count = int.MaxValue)
+    private static async Task EndEachAsync(TcpListener listener, bool isReset, List<TimeSpan> ended,
+        int count = int.MaxValue)
     {
         Stopwatch clock = Stopwatch.StartNew();
         try
@@ -270,7 +286,12 @@ public sealed class RelayTests
         List<TimeSpan> ended = [];
         Task ending = EndEachAsync(ends, isReset, ended);
         await using Server healthy = await ServeAsync();
-        await using Relay relay = new(Anywhere(), new RelayOptions { Targets = [NameOf(ends), $"tcp://{healthy.EndPoint}"], RetryAfter = TimeSpan.FromHours(1), EarlyEnd = TimeSpan.FromMinutes(1) });
+        await using Relay relay = new(Anywhere(), new RelayOptions
+        {
+            Targets = [NameOf(ends), $"tcp://{healthy.EndPoint}"],
+            RetryAfter = TimeSpan.FromHours(1),
+            EarlyEnd = TimeSpan.FromMinutes(1)
+        });
         await relay.StartAsync();
         int served = 0;
         for (int i = 0; i < 60; i++)
@@ -281,7 +302,8 @@ public sealed class RelayTests
         }
 
         // A reset that arrives during the relay's connect costs no client, because the relay tries the next target.
-        Assert.True((served, ended.Count) == (59, 1) || (isReset && (served, ended.Count) == (60, 1)), $"{served} of 60 served, {ended.Count} ended");
+        Assert.True((served, ended.Count) == (59, 1) || (isReset && (served, ended.Count) == (60, 1)),
+            $"{served} of 60 served, {ended.Count} ended");
         Assert.Equal((1L, false, true), (relay.Targets[0].Failures, relay.Targets[0].IsUp, relay.Targets[1].IsUp));
         Assert.Contains("without a byte", relay.Targets[0].LastFailure, StringComparison.Ordinal);
         Assert.Equal(0, relay.Targets[1].Failures);
@@ -297,7 +319,12 @@ public sealed class RelayTests
         List<TimeSpan> ended = [];
         Task ending = EndEachAsync(ends, isReset: false, ended, count: 4);
         await using Server healthy = await ServeAsync();
-        await using Relay relay = new(Anywhere(), new RelayOptions { Targets = [NameOf(ends), $"tcp://{healthy.EndPoint}"], RetryAfter = rest, EarlyEnd = TimeSpan.FromMinutes(1) });
+        await using Relay relay = new(Anywhere(), new RelayOptions
+        {
+            Targets = [NameOf(ends), $"tcp://{healthy.EndPoint}"],
+            RetryAfter = rest,
+            EarlyEnd = TimeSpan.FromMinutes(1)
+        });
         await relay.StartAsync();
         int clients = 0, unserved = 0;
         while (!ending.IsCompleted)
@@ -310,7 +337,9 @@ public sealed class RelayTests
 
         // One client per try, and each rest has at least its minimum length.
         Assert.Equal((4, 4L), (unserved, relay.Targets[0].Failures));
-        for (int i = 1; i < ended.Count; i++) Assert.True(ended[i] - ended[i - 1] >= rest * (1 << (i - 1)) * 0.9, $"try {i} came {ended[i] - ended[i - 1]} after the one before");
+        for (int i = 1; i < ended.Count; i++)
+            Assert.True(ended[i] - ended[i - 1] >= rest * (1 << (i - 1)) * 0.9,
+                $"try {i} came {ended[i] - ended[i - 1]} after the one before");
 
         // From now on it responds. One byte makes it a normal target again.
         Task<Socket> accepted = ends.AcceptSocketAsync(Stop).AsTask();
@@ -339,11 +368,17 @@ public sealed class RelayTests
         for (int i = 0; i < 3; i++)
         {
             fill.Add(new Socket(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp));
-            _ = fill[^1].ConnectAsync(full.LocalEndPoint!, Stop).AsTask().ContinueWith(static t => t.Exception, TaskScheduler.Default);
+            _ = fill[^1].ConnectAsync(full.LocalEndPoint!, Stop).AsTask()
+                .ContinueWith(static t => t.Exception, TaskScheduler.Default);
         }
 
         await using Server healthy = await ServeAsync();
-        await using Relay relay = new(Anywhere(), new RelayOptions { Targets = [$"tcp://{full.LocalEndPoint}", $"tcp://{healthy.EndPoint}"], ConnectTimeout = TimeSpan.FromHours(1), RetryAfter = TimeSpan.FromHours(1) });
+        await using Relay relay = new(Anywhere(), new RelayOptions
+        {
+            Targets = [$"tcp://{full.LocalEndPoint}", $"tcp://{healthy.EndPoint}"],
+            ConnectTimeout = TimeSpan.FromHours(1),
+            RetryAfter = TimeSpan.FromHours(1)
+        });
         await relay.StartAsync();
 
         // One of the two connections is sent to the silent target first.
@@ -359,7 +394,8 @@ public sealed class RelayTests
     public async Task A_client_that_ends_first_is_no_failure_of_its_target()
     {
         using TcpListener target = Listen();
-        await using Relay relay = new(Anywhere(), new RelayOptions { Targets = [NameOf(target)], EarlyEnd = TimeSpan.FromMinutes(1) });
+        await using Relay relay = new(Anywhere(),
+            new RelayOptions { Targets = [NameOf(target)], EarlyEnd = TimeSpan.FromMinutes(1) });
         await relay.StartAsync();
         for (int i = 0; i < 3; i++)
         {
@@ -396,8 +432,13 @@ public sealed class RelayTests
         using TcpListener ends = Listen();
         Task ending = EndEachAsync(ends, isReset: false, []);
         TaskCompletionSource<DiagnosticEvent> noticed = new(TaskCreationOptions.RunContinuationsAsynchronously);
-        ServerOptions listen = new() { EndPoint = new IPEndPoint(IPAddress.Loopback, 0), OnDiagnosticEvent = notice => noticed.TrySetResult(notice) };
-        await using Relay relay = new(listen, new RelayOptions { Targets = [NameOf(ends)], CheckEvery = TimeSpan.FromMilliseconds(100) });
+        ServerOptions listen = new()
+        {
+            EndPoint = new IPEndPoint(IPAddress.Loopback, 0),
+            OnDiagnosticEvent = notice => noticed.TrySetResult(notice)
+        };
+        await using Relay relay = new(listen,
+            new RelayOptions { Targets = [NameOf(ends)], CheckEvery = TimeSpan.FromMilliseconds(100) });
         await relay.StartAsync();
         DiagnosticEvent notice = await noticed.Task.WaitAsync(s_patience, Stop);
         Assert.Equal((DiagnosticEventKind.RelayTarget, "relay-target.md"), (notice.Kind, notice.Page));
@@ -420,13 +461,19 @@ public sealed class RelayTests
             return new Who();
         }));
         await server.StartAsync();
-        await using Relay relay = new(Anywhere(), new RelayOptions { Targets = [$"tcp://{server.EndPoint}"], Clients = new ProxyOptions { Trusted = TrustedNetworks.Parse("127.0.0.1") }, TargetHeader = form });
+        await using Relay relay = new(Anywhere(), new RelayOptions
+        {
+            Targets = [$"tcp://{server.EndPoint}"],
+            Clients = new ProxyOptions { Trusted = TrustedNetworks.Parse("127.0.0.1") },
+            TargetHeader = form
+        });
         await relay.StartAsync();
         ProxyHeader header = new(IPEndPoint.Parse("192.0.2.7:1"), IPEndPoint.Parse("203.0.113.1:2"))
         {
             Extensions =
             [
-                new(ProxyExtension.Aws, (byte[])[1, .. "vpce-1"u8]), new(ProxyExtension.Padding, new byte[5]), new(ProxyExtension.Authority, "chat.example"u8.ToArray()), new(0xE5, new byte[] { 9 }),
+                new(ProxyExtension.Aws, (byte[])[1, .. "vpce-1"u8]), new(ProxyExtension.Padding, new byte[5]),
+                new(ProxyExtension.Authority, "chat.example"u8.ToArray()), new(0xE5, new byte[] { 9 }),
                 new(ProxyExtension.UniqueId, new byte[] { 7 }), new(ProxyExtension.Tls, new byte[] { 1, 0, 0, 0, 0 }),
             ],
         };
@@ -436,7 +483,8 @@ public sealed class RelayTests
         await client.SendAsync(written.WrittenMemory, Stop);
         ProxyHeader read = await said.Task.WaitAsync(s_patience, Stop);
         Assert.Equal((header.Source, header.Destination), (read.Source, read.Destination));
-        byte[] passed = form == ProxyHeaderForm.Line ? [] : [ProxyExtension.Aws, ProxyExtension.Authority, 0xE5, ProxyExtension.UniqueId, ProxyExtension.Tls, ProxyExtension.Checksum];
+        byte[] passed = form == ProxyHeaderForm.Line ? [] : [ProxyExtension.Aws, ProxyExtension.Authority, 0xE5,
+            ProxyExtension.UniqueId, ProxyExtension.Tls, ProxyExtension.Checksum];
         Assert.Equal(passed, read.Extensions.Select(static e => e.Type));
         if (form == ProxyHeaderForm.Line) return;
         Assert.Equal(("vpce-1", "chat.example", true), (read.AwsEndpointId, read.Authority, read.Tls!.IsEncrypted));
@@ -448,7 +496,11 @@ public sealed class RelayTests
     public async Task A_check_identifies_itself_in_its_header_and_tries_TLS(bool isTrusted)
     {
         TaskCompletionSource<ProxyHeader> said = new(TaskCreationOptions.RunContinuationsAsynchronously);
-        ProxyOptions proxies = new() { Trusted = TrustedNetworks.Parse("127.0.0.1"), Tls = new TlsOptions { Certificate = TlsCertificate.From(TestCertificates.Server) } };
+        ProxyOptions proxies = new()
+        {
+            Trusted = TrustedNetworks.Parse("127.0.0.1"),
+            Tls = new TlsOptions { Certificate = TlsCertificate.From(TestCertificates.Server) }
+        };
         await using Server server = new(Anywhere(), () => new ProxySession(proxies, header =>
         {
             said.TrySetResult(header!);
@@ -484,16 +536,22 @@ public sealed class RelayTests
         for (int i = 0; i < 3; i++)
         {
             fill.Add(new Socket(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp));
-            _ = fill[^1].ConnectAsync(full.LocalEndPoint!, Stop).AsTask().ContinueWith(static t => t.Exception, TaskScheduler.Default);
+            _ = fill[^1].ConnectAsync(full.LocalEndPoint!, Stop).AsTask()
+                .ContinueWith(static t => t.Exception, TaskScheduler.Default);
         }
 
-        await using Relay relay = new(Anywhere(), new RelayOptions { Targets = [$"tcp://{full.LocalEndPoint}"], ConnectTimeout = TimeSpan.FromMilliseconds(500) });
+        await using Relay relay = new(Anywhere(), new RelayOptions
+        {
+            Targets = [$"tcp://{full.LocalEndPoint}"],
+            ConnectTimeout = TimeSpan.FromMilliseconds(500)
+        });
         await relay.StartAsync();
         Socket client = await ConnectAsync(relay);
         await UntilAsync(() => relay.Targets[0].OpenConnections == 1, "the dial");
         client.LingerState = new LingerOption(true, 0);
         client.Close();
-        await UntilAsync(() => relay.Targets[0].OpenConnections == 0 && relay.Server.SessionCount == 0, "both sides to be gone");
+        await UntilAsync(() => relay.Targets[0].OpenConnections == 0 && relay.Server.SessionCount == 0,
+            "both sides to be gone");
         foreach (Socket each in fill) each.Dispose();
     }
 
@@ -502,7 +560,11 @@ public sealed class RelayTests
     [InlineData(ProxyHeaderForm.Binary)]
     public async Task Relays_in_a_row_pass_the_clients_address_to_the_last_server_also_over_TLS(ProxyHeaderForm form)
     {
-        ProxyOptions proxies = new() { Trusted = TrustedNetworks.Parse("127.0.0.1"), Tls = new TlsOptions { Certificate = TlsCertificate.From(TestCertificates.Server) } };
+        ProxyOptions proxies = new()
+        {
+            Trusted = TrustedNetworks.Parse("127.0.0.1"),
+            Tls = new TlsOptions { Certificate = TlsCertificate.From(TestCertificates.Server) }
+        };
         await using Server server = new(Anywhere(), () => new ProxySession(proxies, static _ => new Who()));
         await server.StartAsync();
         await using Relay inner = new(Anywhere(), new RelayOptions
@@ -513,7 +575,8 @@ public sealed class RelayTests
             TargetTls = new TlsOptions { Roots = TestCertificates.Roots, HostName = "chat.test" },
         });
         await inner.StartAsync();
-        await using Relay outer = new(Anywhere(), new RelayOptions { Targets = [$"tcp://{inner.Server.EndPoint}"], TargetHeader = form });
+        await using Relay outer = new(Anywhere(),
+            new RelayOptions { Targets = [$"tcp://{inner.Server.EndPoint}"], TargetHeader = form });
         await outer.StartAsync();
         using Socket client = await ConnectAsync(outer);
         string own = $"{client.LocalEndPoint}\n";
@@ -526,9 +589,17 @@ public sealed class RelayTests
     [Fact]
     public async Task A_target_with_untrusted_TLS_is_down()
     {
-        await using Server server = new(new ServerOptions { EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Tls = new TlsOptions { Certificate = TlsCertificate.From(TestCertificates.Server) } }, static () => new Who());
+        await using Server server = new(new ServerOptions
+        {
+            EndPoint = new IPEndPoint(IPAddress.Loopback, 0),
+            Tls = new TlsOptions { Certificate = TlsCertificate.From(TestCertificates.Server) }
+        }, static () => new Who());
         await server.StartAsync();
-        await using Relay relay = new(Anywhere(), new RelayOptions { Targets = [$"tcp://{server.EndPoint}"], TargetTls = new TlsOptions { HostName = "chat.test" } });
+        await using Relay relay = new(Anywhere(), new RelayOptions
+        {
+            Targets = [$"tcp://{server.EndPoint}"],
+            TargetTls = new TlsOptions { HostName = "chat.test" }
+        });
         await relay.StartAsync();
         await AssertResetAsync(relay);
         await UntilAsync(() => relay.Targets[0] is { OpenConnections: 0, IsUp: false, Failures: 1 }, "the failure");
@@ -557,17 +628,27 @@ public sealed class RelayTests
     public void Options_are_checked()
     {
         Assert.Throws<ArgumentException>(static () => new Relay(Anywhere(), new RelayOptions { Targets = [] }));
-        string said = Assert.Throws<ArgumentException>(static () => new Relay(Anywhere(), new RelayOptions { Targets = ["tcp://127.0.0.1:70000", "tcp://good:1", "a:2"] })).Message;
+        string said = Assert.Throws<ArgumentException>(static () => new Relay(Anywhere(),
+            new RelayOptions { Targets = ["tcp://127.0.0.1:70000", "tcp://good:1", "a:2"] })).Message;
         Assert.Contains("70000", said);
         Assert.Contains("tcp://a:2", said); // the correct form
-        Assert.Throws<ArgumentOutOfRangeException>(static () => new RelayOptions { Targets = ["tcp://a:1"], ConnectTimeout = TimeSpan.Zero });
-        Assert.Throws<ArgumentOutOfRangeException>(static () => new RelayOptions { Targets = ["tcp://a:1"], RetryAfter = TimeSpan.FromDays(1) });
-        Assert.Throws<ArgumentOutOfRangeException>(static () => new RelayOptions { Targets = ["tcp://a:1"], CheckEvery = TimeSpan.Zero });
-        Assert.Throws<ArgumentOutOfRangeException>(static () => new RelayOptions { Targets = ["tcp://a:1"], NextAfter = TimeSpan.Zero });
-        Assert.Throws<ArgumentOutOfRangeException>(static () => new RelayOptions { Targets = ["tcp://a:1"], EarlyEnd = TimeSpan.FromMinutes(2) });
-        Assert.Throws<ArgumentOutOfRangeException>(static () => new RelayOptions { Targets = ["tcp://a:1"], RetryAtMost = TimeSpan.FromDays(1) });
+        Assert.Throws<ArgumentOutOfRangeException>(
+            static () => new RelayOptions { Targets = ["tcp://a:1"], ConnectTimeout = TimeSpan.Zero });
+        Assert.Throws<ArgumentOutOfRangeException>(
+            static () => new RelayOptions { Targets = ["tcp://a:1"], RetryAfter = TimeSpan.FromDays(1) });
+        Assert.Throws<ArgumentOutOfRangeException>(
+            static () => new RelayOptions { Targets = ["tcp://a:1"], CheckEvery = TimeSpan.Zero });
+        Assert.Throws<ArgumentOutOfRangeException>(
+            static () => new RelayOptions { Targets = ["tcp://a:1"], NextAfter = TimeSpan.Zero });
+        Assert.Throws<ArgumentOutOfRangeException>(
+            static () => new RelayOptions { Targets = ["tcp://a:1"], EarlyEnd = TimeSpan.FromMinutes(2) });
+        Assert.Throws<ArgumentOutOfRangeException>(
+            static () => new RelayOptions { Targets = ["tcp://a:1"], RetryAtMost = TimeSpan.FromDays(1) });
         ProxyOptions large = new() { Trusted = TrustedNetworks.Everybody, HeaderLimitBytes = ProxyHeader.MaxLength };
-        Assert.Contains("65295", Assert.Throws<ArgumentException>(() => new Relay(Anywhere(), new RelayOptions { Targets = ["tcp://a:1"], Clients = large, TargetHeader = ProxyHeaderForm.Binary })).Message);
-        _ = new Relay(Anywhere(), new RelayOptions { Targets = ["tcp://a:1"], Clients = large, TargetHeader = ProxyHeaderForm.Line });
+        Assert.Contains("65295", Assert.Throws<ArgumentException>(() => new Relay(Anywhere(),
+            new RelayOptions { Targets = ["tcp://a:1"], Clients = large, TargetHeader = ProxyHeaderForm.Binary }))
+            .Message);
+        _ = new Relay(Anywhere(),
+            new RelayOptions { Targets = ["tcp://a:1"], Clients = large, TargetHeader = ProxyHeaderForm.Line });
     }
 }

@@ -56,7 +56,8 @@ internal sealed class Flow(World world, int key)
         return message;
     }
 
-    private static int Seed(int kind, int lane, int key, int number) => (key * 31) + (lane * 17) + (number * 101) + kind;
+    private static int Seed(int kind, int lane, int key, int number) =>
+        (key * 31) + (lane * 17) + (number * 101) + kind;
 
     private static byte Body(int seed, int index) => (byte)((seed + (index * 7)) ^ (index >> 8));
 
@@ -82,20 +83,24 @@ internal sealed class Flow(World world, int key)
         if (result == SendResult.Queued)
         {
             promise.Fate = Fate.Promised;
-            if (promise.WasPassed) world.Fail($"flow {Key}: message {promise.Number} was passed by a later one of its caller");
-            if (IsComplete && !promise.WasReceived) world.Fail($"flow {Key}: message {promise.Number} was lost before the FIN");
+            if (promise.WasPassed)
+                world.Fail($"flow {Key}: message {promise.Number} was passed by a later one of its caller");
+            if (IsComplete && !promise.WasReceived)
+                world.Fail($"flow {Key}: message {promise.Number} was lost before the FIN");
             return;
         }
 
         promise.Fate = Fate.Refused;
-        if (result is null or SendResult.Full && promise.WasReceived) world.Fail($"flow {Key}: message {promise.Number} was not sent, they said, and it arrived");
+        if (result is null or SendResult.Full && promise.WasReceived)
+            world.Fail($"flow {Key}: message {promise.Number} was not sent, they said, and it arrived");
     }
 
     // ------------------------------------------------------------------ the receiver's side
 
     internal void Offered(ReadOnlySpan<byte> unread)
     {
-        if (!unread.StartsWith(_leftover)) world.Fail($"flow {Key}: the {_leftover.Length} bytes left the last time did not come again first");
+        if (!unread.StartsWith(_leftover))
+            world.Fail($"flow {Key}: the {_leftover.Length} bytes left the last time did not come again first");
     }
 
     internal void Took(ReadOnlySpan<byte> unread, int taken)
@@ -111,12 +116,15 @@ internal sealed class Flow(World world, int key)
         Consume(_leftover);
         _leftoverIsChecked = true;
         IsComplete = true;
-        if (_headerCount > 0) world.Fail($"flow {Key}: the stream ended inside a message ({_position} of {_length} bytes)");
+        if (_headerCount > 0)
+            world.Fail($"flow {Key}: the stream ended inside a message ({_position} of {_length} bytes)");
         foreach ((int lane, List<Promise> promises) in _sent)
         {
             foreach (Promise promise in promises)
             {
-                if (promise is { Fate: Fate.Promised, WasReceived: false }) world.Fail($"flow {Key}: message {promise.Number} of caller {lane} ({promise.Length} bytes) was lost before the FIN");
+                if (promise is { Fate: Fate.Promised, WasReceived: false })
+                    world.Fail($"flow {Key}: message {promise.Number} of caller {lane} ({promise.Length} bytes) was "
+                        + $"lost before the FIN");
             }
         }
     }
@@ -139,7 +147,8 @@ internal sealed class Flow(World world, int key)
             for (int i = 0; i < count; i++)
             {
                 if (data[i] == Body(_bodySeed, _position + i)) continue;
-                world.Fail($"flow {Key}: byte {_position + i} of a message of {_length} is {data[i]:x2}, expected {Body(_bodySeed, _position + i):x2} ({Describe()})");
+                world.Fail($"flow {Key}: byte {_position + i} of a message of {_length} is {data[i]:x2}, expected "
+                    + $"{Body(_bodySeed, _position + i):x2} ({Describe()})");
                 return;
             }
 
@@ -149,7 +158,10 @@ internal sealed class Flow(World world, int key)
         }
     }
 
-    private string Describe() => $"kind {_header[1]}, caller {BinaryPrimitives.ReadUInt16LittleEndian(_header.AsSpan(2))}, key {BinaryPrimitives.ReadInt32LittleEndian(_header.AsSpan(8))}, number {BinaryPrimitives.ReadInt32LittleEndian(_header.AsSpan(12))}";
+    private string Describe() =>
+        $"kind {_header[1]}, caller {BinaryPrimitives.ReadUInt16LittleEndian(_header.AsSpan(2))}, "
+        + $"key {BinaryPrimitives.ReadInt32LittleEndian(_header.AsSpan(8))}, number "
+        + $"{BinaryPrimitives.ReadInt32LittleEndian(_header.AsSpan(12))}";
 
     private bool BeginMessage()
     {
@@ -161,7 +173,8 @@ internal sealed class Flow(World world, int key)
 
         _length = BinaryPrimitives.ReadInt32LittleEndian(_header.AsSpan(4));
         _position = HeaderBytes;
-        _bodySeed = Seed(_header[1], _header[2], BinaryPrimitives.ReadInt32LittleEndian(_header.AsSpan(8)), BinaryPrimitives.ReadInt32LittleEndian(_header.AsSpan(12)));
+        _bodySeed = Seed(_header[1], _header[2], BinaryPrimitives.ReadInt32LittleEndian(_header.AsSpan(8)),
+            BinaryPrimitives.ReadInt32LittleEndian(_header.AsSpan(12)));
         return true;
     }
 
@@ -182,7 +195,8 @@ internal sealed class Flow(World world, int key)
                 Direct(lane, number);
                 break;
             case World.Broadcast:
-                if (!_joined[key]) world.Fail($"flow {Key}: a broadcast of group {key} came to a session that never joined");
+                if (!_joined[key])
+                    world.Fail($"flow {Key}: a broadcast of group {key} came to a session that never joined");
                 Ordered(kind, lane, number);
                 break;
             case World.BroadcastAwaited:
@@ -199,7 +213,8 @@ internal sealed class Flow(World world, int key)
         for (; index < promises.Count && promises[index].Number != number; index++)
         {
             promises[index].WasPassed = true;
-            if (promises[index].Fate == Fate.Promised) world.Fail($"flow {Key}: message {promises[index].Number} of caller {lane} was skipped; {number} came");
+            if (promises[index].Fate == Fate.Promised)
+                world.Fail($"flow {Key}: message {promises[index].Number} of caller {lane} was skipped; {number} came");
         }
 
         if (index == promises.Count)
@@ -208,7 +223,8 @@ internal sealed class Flow(World world, int key)
             return;
         }
 
-        if (promises[index].Fate == Fate.Refused && !promises[index].MayArrive) world.Fail($"flow {Key}: message {number} of caller {lane} was refused and arrived");
+        if (promises[index].Fate == Fate.Refused && !promises[index].MayArrive)
+            world.Fail($"flow {Key}: message {number} of caller {lane} was refused and arrived");
         promises[index].WasReceived = true;
         _next[lane] = index + 1;
     }
@@ -216,7 +232,8 @@ internal sealed class Flow(World world, int key)
     private void Ordered(int kind, int lane, int number)
     {
         (int, int) place = (GateWasMoved ? kind : 0, lane);
-        if (_lastNumber.TryGetValue(place, out int last) && number <= last) world.Fail($"flow {Key}: message {number} of caller {lane} (kind {kind}) came after {last}");
+        if (_lastNumber.TryGetValue(place, out int last) && number <= last)
+            world.Fail($"flow {Key}: message {number} of caller {lane} (kind {kind}) came after {last}");
         _lastNumber[place] = number;
     }
 

@@ -81,8 +81,10 @@ internal static class Scenario
         while (!done())
         {
             world.ThrowIfFailed();
-            if (!world.Engine.RunOne()) world.Fail($"{what}: nothing is left to happen; waiting for {string.Join(", ", world.Awaited)}");
-            else if (world.Engine.StepCount > steps) world.Fail($"{what}: not done after {StepLimit} steps\n{world.Engine.Trace}");
+            if (!world.Engine.RunOne())
+                world.Fail($"{what}: nothing is left to happen; waiting for {string.Join(", ", world.Awaited)}");
+            else if (world.Engine.StepCount > steps)
+                world.Fail($"{what}: not done after {StepLimit} steps\n{world.Engine.Trace}");
             else if (world.Engine.VirtualTimeMs > time && !done()) world.Fail($"{what}: not done after {withinMs} ms");
         }
 
@@ -97,8 +99,11 @@ internal static class Scenario
             if (!loop.IsStopped) world.Fail($"{loop} runs on");
             if (loop.ResidentCount != 0) world.Fail($"{loop} has {loop.ResidentCount} residents");
             if (loop.Blocks.Outstanding != 0) world.Fail($"{loop} misses {loop.Blocks.Outstanding} blocks");
-            if (loop.StrandBlocks.Outstanding != 0) world.Fail($"{loop} misses {loop.StrandBlocks.Outstanding} blocks of the pool");
-            if (loop.Counters.ConnectionsOpened != loop.Counters.ConnectionsClosed) world.Fail($"{loop} opened {loop.Counters.ConnectionsOpened} connections and closed {loop.Counters.ConnectionsClosed}");
+            if (loop.StrandBlocks.Outstanding != 0)
+                world.Fail($"{loop} misses {loop.StrandBlocks.Outstanding} blocks of the pool");
+            if (loop.Counters.ConnectionsOpened != loop.Counters.ConnectionsClosed)
+                world.Fail($"{loop} opened {loop.Counters.ConnectionsOpened} connections and closed "
+                    + $"{loop.Counters.ConnectionsClosed}");
         }
 
         foreach (SessionGroup group in world.Groups)
@@ -108,6 +113,7 @@ internal static class Scenario
 
         if (world.OwnedAlive != 0) world.Fail($"{world.OwnedAlive} pieces of passed memory were not disposed");
         if (world.Server.SessionCount != 0) world.Fail($"the server counts {world.Server.SessionCount} sessions");
-        if (world.Server.AcceptedCount != world.ServerSessionsEnded + world.FactoryThrew) world.Fail($"{world.Server.AcceptedCount} accepted, {world.ServerSessionsEnded} ended");
+        if (world.Server.AcceptedCount != world.ServerSessionsEnded + world.FactoryThrew)
+            world.Fail($"{world.Server.AcceptedCount} accepted, {world.ServerSessionsEnded} ended");
     }
 }

@@ -49,7 +49,8 @@ internal sealed class SimClient : IAsyncDisposable
         try
         {
             Session session = await connecting;
-            if (session is not SimSession { HasConnected: true }) _world.Fail($"client {Number}: ConnectAsync completed before OnConnected");
+            if (session is not SimSession { HasConnected: true })
+                _world.Fail($"client {Number}: ConnectAsync completed before OnConnected");
         }
         catch (Exception e) when (e is NetworkException or OperationCanceledException or ScriptException)
         {

@@ -118,7 +118,8 @@ internal sealed partial class SimSession
                 break;
             default:
                 if (_client is { } client && _world.Chance(100)) client.Disconnect();
-                else if (_world.Server.FindSession(Id) is SimSession { HasConnected: true } found) found.SendSomething();
+                else if (_world.Server.FindSession(Id) is SimSession { HasConnected: true } found)
+                    found.SendSomething();
                 break;
         }
     }
@@ -162,7 +163,9 @@ internal sealed partial class SimSession
     // ------------------------------------------------------------------ sending
 
     // Thread or strand that runs the callbacks of this session.
-    private bool IsHere => _world.IsPool ? Connection is { } connection && Strand.CurrentOf(connection, Generation) is not null : Loop.IsCurrent;
+    private bool IsHere => _world.IsPool
+        ? Connection is { } connection && Strand.CurrentOf(connection, Generation) is not null
+        : Loop.IsCurrent;
 
     private SendResult SendNothing() => Send(ReadOnlySpan<byte>.Empty);
 
@@ -220,7 +223,8 @@ internal sealed partial class SimSession
                 break;
         }
 
-        _world.Log($"{this} sends {promise.Length} bytes {how}, caller {lane}, number {number}: {result}, {BytesPending} pending");
+        _world.Log($"{this} sends {promise.Length} bytes {how}, caller {lane}, number {number}: {result}, "
+            + $"{BytesPending} pending");
         WasSent(promise, lane, result);
     }
 
@@ -230,7 +234,9 @@ internal sealed partial class SimSession
         try
         {
             SendResult result = Send(message.AsSpan());
-            if (result != SendResult.Closed) _world.Fail($"{this}: a send of {message.Length} bytes with a limit of {_world.SendLimit} gave {result}");
+            if (result != SendResult.Closed)
+                _world.Fail(
+                    $"{this}: a send of {message.Length} bytes with a limit of {_world.SendLimit} gave {result}");
         }
         catch (ArgumentException)
         {
@@ -246,7 +252,8 @@ internal sealed partial class SimSession
         _outgoing.Resolve(promise, result);
         if (result == SendResult.Closed) return;
         if (_hasFinishedHere && lane != 0 && IsHere) _world.Fail($"{this}: a send after its close gave {result}");
-        if (_foreignHasEnded && lane == 0) _world.Fail($"{this}: a send of another thread after its close gave {result}");
+        if (_foreignHasEnded && lane == 0)
+            _world.Fail($"{this}: a send of another thread after its close gave {result}");
         if (BytesPending > _world.SendLimit + (64 * 1024)) _world.Fail($"{this} has {BytesPending} bytes pending");
     }
 
@@ -263,7 +270,8 @@ internal sealed partial class SimSession
         }
 
         // Recorded before the peers can read it.
-        Flow.Promise[] promises = [.. receivers.Select(r => r._outgoing.Add(lane, number, message.Length, Flow.Fate.Open))];
+        Flow.Promise[] promises = [.. receivers.Select(
+            r => r._outgoing.Add(lane, number, message.Length, Flow.Fate.Open))];
         SendResult[] results = new SendResult[receivers.Count + _world.Random.Next(2)];
         int taken = 0;
         try
@@ -278,7 +286,8 @@ internal sealed partial class SimSession
         }
 
         message.AsSpan().Fill(0xEE);
-        _world.Log($"{this} sends {message.Length} bytes to each of {string.Join(", ", receivers.Select((r, i) => $"{r}: {results[i]}"))}, caller {lane}, number {number}");
+        _world.Log($"{this} sends {message.Length} bytes to each of "
+            + $"{string.Join(", ", receivers.Select((r, i) => $"{r}: {results[i]}"))}, caller {lane}, number {number}");
         int queued = results.AsSpan(0, receivers.Count).Count(SendResult.Queued);
         if (taken != queued) _world.Fail($"{this}: {queued} accepted it, but {taken} are reported");
         for (int i = 0; i < receivers.Count; i++) receivers[i].WasSent(promises[i], lane, results[i]);
@@ -295,7 +304,8 @@ internal sealed partial class SimSession
 
     private SendResult SendReserved(byte[] message)
     {
-        if (_world.Chance(200) && !Reserve(Math.Min(_world.Random.Next(1, 32 * 1024), _world.SendLimit)).IsEmpty) Commit(0);
+        if (_world.Chance(200) && !Reserve(Math.Min(_world.Random.Next(1, 32 * 1024), _world.SendLimit)).IsEmpty)
+            Commit(0);
         Span<byte> room = Reserve(message.Length);
         if (room.IsEmpty) return SendNothing() == SendResult.Closed ? SendResult.Closed : SendResult.Full;
         message.CopyTo(room);
@@ -316,7 +326,8 @@ internal sealed partial class SimSession
         _ = AwaitSend(SendAsync(message, cancellation?.Token ?? default), promise, message);
         if (cancellation is null) return;
         if (_world.Chance(500)) _world.Engine.Elsewhere(cancellation.Cancel);
-        else Loop.StartTimer(TimeSpan.FromMilliseconds(_world.Random.Next(30)), static c => ((CancellationTokenSource)c!).Cancel(), cancellation);
+        else Loop.StartTimer(TimeSpan.FromMilliseconds(_world.Random.Next(30)),
+            static c => ((CancellationTokenSource)c!).Cancel(), cancellation);
     }
 
     private async Task AwaitSend(ValueTask<SendResult> sending, Flow.Promise promise, byte[] message)
@@ -342,8 +353,10 @@ internal sealed partial class SimSession
             _world.Awaited.Remove(what);
         }
 
-        if (waits && awaitedOn is { IsStopped: false } && !ReferenceEquals(Loop.Current, awaitedOn)) _world.Fail($"{this}: SendAsync resumed off its loop");
-        if (waits && awaitedIn is not null && !ReferenceEquals(Strand.Current, awaitedIn)) _world.Fail($"{this}: SendAsync resumed outside of its session's order");
+        if (waits && awaitedOn is { IsStopped: false } && !ReferenceEquals(Loop.Current, awaitedOn))
+            _world.Fail($"{this}: SendAsync resumed off its loop");
+        if (waits && awaitedIn is not null && !ReferenceEquals(Strand.Current, awaitedIn))
+            _world.Fail($"{this}: SendAsync resumed outside of its session's order");
         if (waits && _world.Running is not null) _world.Fail($"{this}: SendAsync resumed inside {_world.Running}");
         _world.Log($"{this}: waiting send {promise.Number} ended: {(cancelled ? "cancelled" : result.ToString())}");
         promise.MayArrive = !cancelled && result == SendResult.Closed;
@@ -361,13 +374,15 @@ internal sealed partial class SimSession
         {
             byte[] message = Flow.Message(World.Broadcast, lane, group, _world.NextNumber(lane), size);
             SendResult result = _world.Groups[group].Broadcast(message, except);
-            _world.Log($"{this} broadcasts {size} bytes to group {group} ({_world.Groups[group].Count}), caller {lane}, number {BitConverter.ToInt32(message, 12)}: {result}");
+            _world.Log($"{this} broadcasts {size} bytes to group {group} ({_world.Groups[group].Count}), caller "
+                + $"{lane}, number {BitConverter.ToInt32(message, 12)}: {result}");
             message.AsSpan().Fill(0xEE);
             return;
         }
 
         byte[] awaited = Flow.Message(World.BroadcastAwaited, lane, group, _world.NextNumber(lane), size);
-        _ = AwaitBroadcast(_world.Groups[group].BroadcastAsync(awaited, except, _world.Chance(300) ? static s => ((SimSession)s).Number % 2 == 0 : null), awaited);
+        _ = AwaitBroadcast(_world.Groups[group].BroadcastAsync(awaited, except,
+            _world.Chance(300) ? static s => ((SimSession)s).Number % 2 == 0 : null), awaited);
     }
 
     private async Task AwaitBroadcast(ValueTask<BroadcastResult> broadcasting, byte[] message)

@@ -64,10 +64,13 @@ internal sealed partial class SimSession : Session
         _world.Log($"{this}.{name}");
         if (_world.Running is { } running) _world.Fail($"{this}.{name} inside {running}");
         _world.Running = $"{this}.{name}";
-        if (_world.IsPool ? Connections.Strand.Current is null : !Loop.IsCurrent) _world.Fail($"{this}.{name} came off its thread");
+        if (_world.IsPool ? Connections.Strand.Current is null : !Loop.IsCurrent)
+            _world.Fail($"{this}.{name} came off its thread");
         if (!legal.Contains(_life)) _world.Fail($"{this}.{name} came when it was {_life}");
-        if (_thrown is not null && name != "OnError") _world.Fail($"{this}.{name} came between an exception and OnError");
-        if (_finishMustFollow && name == "OnData") _world.Fail($"{this}.{name}: fewer bytes than needed were offered, and it was not the end");
+        if (_thrown is not null && name != "OnError")
+            _world.Fail($"{this}.{name} came between an exception and OnError");
+        if (_finishMustFollow && name == "OnData")
+            _world.Fail($"{this}.{name}: fewer bytes than needed were offered, and it was not the end");
         if (name is "OnData" or "OnTimer" or "OnEndOfStream")
         {
             if (_hasEndedHere) _world.Fail($"{this}.{name} came after it had closed");
@@ -107,7 +110,9 @@ internal sealed partial class SimSession : Session
                 (_outgoing, _incoming) = _client is null ? (toClient, toServer) : (toServer, toClient);
             }
 
-            if (_world.Chance(500)) StartTimer(TimeSpan.FromMilliseconds(_world.Random.Next(20)), TimeSpan.FromMilliseconds(_world.Random.Next(1, 40)));
+            if (_world.Chance(500))
+                StartTimer(TimeSpan.FromMilliseconds(_world.Random.Next(20)),
+                    TimeSpan.FromMilliseconds(_world.Random.Next(1, 40)));
             if (_world.Chance(500)) JoinGroup(_world.Random.Next(World.GroupCount));
             ActSeveral();
         }
@@ -123,7 +128,8 @@ internal sealed partial class SimSession : Session
         try
         {
             if (_isPausedForSure) _world.Fail($"{this}: delivery while paused");
-            if (_peerHasFinished && unread.Length != _incoming.LeftoverLength) _world.Fail($"{this}: new bytes after OnEndOfStream");
+            if (_peerHasFinished && unread.Length != _incoming.LeftoverLength)
+                _world.Fail($"{this}: new bytes after OnEndOfStream");
             if (unread.IsEmpty) _world.Fail($"{this}: nothing was offered");
             // After the peer's FIN no more data can follow, and the FIN was reported already.
             if (unread.Length < _needed && !_peerHasFinished) _finishMustFollow = true;
@@ -236,11 +242,14 @@ internal sealed partial class SimSession : Session
             {
                 // With thread-pool scheduling the loop may have seen another cause before the abort reached it, for
                 // example an earlier failed send, which is then the first cause.
-                if (!_world.IsPool && _firstEnd == CloseCause.LocalAbort && reason.Cause is not (CloseCause.LocalAbort or CloseCause.PeerReset)) _world.Fail($"{this}: aborted first, ended as {reason}");
+                if (!_world.IsPool && _firstEnd == CloseCause.LocalAbort
+                    && reason.Cause is not (CloseCause.LocalAbort or CloseCause.PeerReset))
+                    _world.Fail($"{this}: aborted first, ended as {reason}");
                 if (LocalEndPoint is null) _world.Fail($"{this} has forgotten its address");
                 Gone(reason);
                 if (_world.Chance(600)) _client?.Connect(false);
-                else if (_client is { } client && _world.Chance(300)) _world.Engine.Elsewhere(() => client.Connect(false));
+                else if (_client is { } client && _world.Chance(300))
+                    _world.Engine.Elsewhere(() => client.Connect(false));
             }
 
             if (SendNothing() != SendResult.Closed) _world.Fail($"{this} could send after its end");

@@ -20,7 +20,8 @@ public sealed class SimulationTests
     public void Every_seed_satisfies_all_guarantees()
     {
         SynchronizationContext.SetSynchronizationContext(null);
-        if (int.TryParse(Environment.GetEnvironmentVariable("WHIMBREL_SEED"), CultureInfo.InvariantCulture, out int one))
+        if (int.TryParse(Environment.GetEnvironmentVariable("WHIMBREL_SEED"), CultureInfo.InvariantCulture,
+            out int one))
         {
             Print(Scenario.Run(one, Print).ToString());
             return;
@@ -30,7 +31,8 @@ public sealed class SimulationTests
         long steps = 0;
         long sessions = 0;
         // First seed that an interrupted earlier run has not finished.
-        _ = int.TryParse(Environment.GetEnvironmentVariable("WHIMBREL_FIRST_SEED"), CultureInfo.InvariantCulture, out int seed);
+        _ = int.TryParse(Environment.GetEnvironmentVariable("WHIMBREL_FIRST_SEED"), CultureInfo.InvariantCulture,
+            out int seed);
         Stopwatch watch = Stopwatch.StartNew();
         for (; seed < seeds; seed++)
         {

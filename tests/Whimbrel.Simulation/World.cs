@@ -59,7 +59,8 @@ internal sealed class World
         Posts = seed % 4 == 3;
         SendsToEach = seed % 7 == 4;
         OffersAgain = seed % 6 == 5;
-        Engine = new MemoryEngine(seed, Pick(1, 2, 3), n => Log($"notice {n.Kind}: {n.Message}"), Faults, mailboxLimitBytes: MailboxLimit);
+        Engine = new MemoryEngine(seed, Pick(1, 2, 3), n => Log($"notice {n.Kind}: {n.Message}"), Faults,
+            mailboxLimitBytes: MailboxLimit);
         for (int i = 0; i < GroupCount; i++) Groups[i] = new SessionGroup($"group {i}");
         Server = new Server(
             new ServerOptions
@@ -78,7 +79,8 @@ internal sealed class World
         Engine.AddBlackHole(Nowhere);
     }
 
-    private readonly record struct ConnectionShape(int SendLimit, SlowConsumer Policy, int UnreadLimit, bool? BackPressure, TimeSpan DrainTimeout);
+    private readonly record struct ConnectionShape(int SendLimit, SlowConsumer Policy, int UnreadLimit,
+        bool? BackPressure, TimeSpan DrainTimeout);
 
     // IP addresses, because an accepted session knows its peer's address: both ends of a connection find it by that.
     private static IPEndPoint Nobody { get; } = new(IPAddress.Loopback, IPEndPoint.MaxPort);
@@ -150,7 +152,9 @@ internal sealed class World
     internal void MakeClients()
     {
         int count = Random.Next(1, 7);
-        for (int i = 0; i < count; i++) Clients.Add(new SimClient(this, i, Random.Next(20) switch { 0 => Nobody, 1 => Nowhere, _ => Server.EndPoint! }));
+        for (int i = 0; i < count; i++)
+            Clients.Add(new SimClient(this, i,
+                Random.Next(20) switch { 0 => Nobody, 1 => Nowhere, _ => Server.EndPoint! }));
     }
 
     internal ClientOptions ClientOptions(EndPoint target) => new()
@@ -229,7 +233,8 @@ internal sealed class World
     {
         if (_failure is not null) return;
         StringBuilder text = new();
-        text.AppendLine(what).AppendLine($"seed {Seed} (WHIMBREL_SEED={Seed} runs it alone), step {Engine.StepCount}, {Engine.LoopCount} loop(s), {Faults}, {_shape}");
+        text.AppendLine(what).AppendLine($"seed {Seed} (WHIMBREL_SEED={Seed} runs it alone), step {Engine.StepCount}, "
+            + $"{Engine.LoopCount} loop(s), {Faults}, {_shape}");
         foreach (string line in _lines) text.Append("  ").AppendLine(line);
         _failure = new OracleException(text.ToString());
         _print?.Invoke("FAILED: " + what);

@@ -27,7 +27,8 @@ public class AddressTokensTests
         Assert.Equal(AddressTokenCheck.Valid, tokens.Check(token, s_peer, NowMs + 59_999));
         Assert.Equal(AddressTokenCheck.Expired, tokens.Check(token, s_peer, NowMs + 60_000));
         Assert.Equal(AddressTokenCheck.Expired, tokens.Check(token, s_peer, NowMs - 1));
-        Assert.Equal(AddressTokenCheck.Valid, tokens.Check(token, new DatagramPeer(IPAddress.Parse("::ffff:192.0.2.1"), 4242), NowMs));
+        Assert.Equal(AddressTokenCheck.Valid,
+            tokens.Check(token, new DatagramPeer(IPAddress.Parse("::ffff:192.0.2.1"), 4242), NowMs));
     }
 
     [Theory]
@@ -39,7 +40,8 @@ public class AddressTokensTests
     {
         AddressTokens tokens = new(s_minute);
         byte[] token = Token(tokens, s_peer);
-        Assert.Equal(AddressTokenCheck.Wrong, tokens.Check(token, new DatagramPeer(IPAddress.Parse(address), port), NowMs));
+        Assert.Equal(AddressTokenCheck.Wrong,
+            tokens.Check(token, new DatagramPeer(IPAddress.Parse(address), port), NowMs));
         Assert.Equal(AddressTokenCheck.Wrong, tokens.Check(token, default, NowMs));
     }
 
@@ -83,7 +85,8 @@ public class AddressTokensTests
             }
         }
 
-        Assert.Equal(AddressTokenCheck.Wrong, tokens.Check(Token(tokens, s_peer), s_peer, NowMs, new byte[AddressTokens.MaxBoundBytes + 1]));
+        Assert.Equal(AddressTokenCheck.Wrong,
+            tokens.Check(Token(tokens, s_peer), s_peer, NowMs, new byte[AddressTokens.MaxBoundBytes + 1]));
     }
 
     [Fact]
@@ -135,7 +138,8 @@ public class AddressTokensTests
         byte[] token = Token(tokens, s_peer, nowMs: 0x010203040506, bound: [0xAA]);
         byte[] head = [5, 1, 2, 3, 4, 5, 6];
         // Family, address in 16 bytes, port, scope, and the bound data.
-        byte[] text = [.. head, 2, 192, 0, 2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4242 >> 8, 4242 & 255, 0, 0, 0, 0, 0xAA];
+        byte[] text = [.. head, 2, 192, 0, 2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4242 >> 8, 4242 & 255, 0, 0,
+            0, 0, 0xAA];
         Assert.Equal([.. head, .. HMACSHA256.HashData(Key(1), text)[..16]], token);
     }
 
@@ -172,7 +176,8 @@ public class AddressTokensTests
         Assert.Throws<ArgumentOutOfRangeException>(() => new AddressTokens(TimeSpan.Zero));
         Assert.Throws<ArgumentOutOfRangeException>(() => new AddressTokens(TimeSpan.FromDays(31)));
         Assert.Throws<ArgumentException>(() => new AddressTokens(s_minute, new byte[15]));
-        Assert.Throws<ArgumentOutOfRangeException>(() => new AddressTokens(s_minute, Key(1), clockSkew: TimeSpan.FromMinutes(2)));
+        Assert.Throws<ArgumentOutOfRangeException>(
+            () => new AddressTokens(s_minute, Key(1), clockSkew: TimeSpan.FromMinutes(2)));
         AddressTokens tokens = new(s_minute);
         Assert.Throws<ArgumentException>(() => tokens.Write(new byte[AddressTokens.TokenBytes - 1], s_peer, 0));
         Assert.Throws<ArgumentException>(() => tokens.Write(new byte[AddressTokens.TokenBytes], default, 0));

@@ -83,10 +83,12 @@ public class AnswerBudgetTests
                 if (!budget.TrySpend(Peer(one), datagrams, wanted, i)) continue;
                 spent[one].Datagrams += datagrams;
                 spent[one].Bytes += wanted;
-                Assert.True(spent[one].Datagrams <= received[one].Datagrams * factor && spent[one].Bytes <= received[one].Bytes * factor, $"seed {seed}, step {i}");
+                Assert.True(spent[one].Datagrams <= received[one].Datagrams * factor
+                    && spent[one].Bytes <= received[one].Bytes * factor, $"seed {seed}, step {i}");
             }
 
-            Assert.True(spent.Sum(static s => s.Datagrams) > 1000, $"seed {seed}: nearly nothing was answered, which tests nothing");
+            Assert.True(spent.Sum(static s => s.Datagrams) > 1000,
+                $"seed {seed}: nearly nothing was answered, which tests nothing");
         }
     }
 

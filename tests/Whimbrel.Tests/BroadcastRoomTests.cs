@@ -25,7 +25,8 @@ public class BroadcastRoomTests
             engine.RunUntilIdle();
             byte[] message = new byte[16 * 1024];
             Fill();
-            Task<BroadcastResult> timed = server.Sessions.BroadcastAsync(message, TimeSpan.FromMilliseconds(10)).AsTask();
+            Task<BroadcastResult> timed = server.Sessions.BroadcastAsync(message, TimeSpan.FromMilliseconds(10))
+                .AsTask();
             Mailbox mailbox = engine.GetLoop(0).Mailbox;
             while (mailbox.Any && !timed.IsCompleted) engine.RunOne();
             // It was notified of the space, but has not run yet.

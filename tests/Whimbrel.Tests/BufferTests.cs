@@ -31,7 +31,8 @@ public sealed unsafe class BufferTests
         BlockPool pool = new();
         List<Block> blocks = [.. Enumerable.Range(0, 70).Select(_ => pool.Take())];
         for (int i = 0; i < blocks.Count; i++) new Span<byte>(blocks[i].Memory, blocks[i].Capacity).Fill((byte)i);
-        for (int i = 0; i < blocks.Count; i++) Assert.Equal(-1, new Span<byte>(blocks[i].Memory, blocks[i].Capacity).IndexOfAnyExcept((byte)i));
+        for (int i = 0; i < blocks.Count; i++)
+            Assert.Equal(-1, new Span<byte>(blocks[i].Memory, blocks[i].Capacity).IndexOfAnyExcept((byte)i));
         Assert.Equal(32, blocks.Select(b => (long)(b.Memory - b.Origin)).Distinct().Count());
         foreach (Block block in blocks) pool.Return(block);
         pool.Clear();
@@ -82,7 +83,8 @@ public sealed unsafe class BufferTests
         Assert.Equal(3, run.References);
         pool.Release(run);
         pool.Return(first);
-        Assert.Equal("world"u8.ToArray(), new ReadOnlySpan<byte>(second.Memory + second.Start, second.Length).ToArray());
+        Assert.Equal("world"u8.ToArray(),
+            new ReadOnlySpan<byte>(second.Memory + second.Start, second.Length).ToArray());
         Assert.NotSame(run, pool.TakeRun(1));
         pool.Return(second);
         // Without references it is handed out again, empty, with one reference.
@@ -182,7 +184,8 @@ public sealed unsafe class BufferTests
                     model.Add((arena.Append(data.AsSpan(0, cut), data.AsSpan(cut)), data));
                 }
 
-                foreach (((int chunk, int offset), byte[] data) in model) Assert.True(arena.Slice(chunk, offset, data.Length).SequenceEqual(data));
+                foreach (((int chunk, int offset), byte[] data) in model)
+                    Assert.True(arena.Slice(chunk, offset, data.Length).SequenceEqual(data));
                 Assert.True(arena.Capacity >= model.Sum(m => m.Data.Length));
                 arena.Reset();
                 Assert.True(arena.Capacity <= ByteArena.KeptBytes, $"seed {seed}: {arena.Capacity} bytes are kept");

@@ -81,7 +81,8 @@ public sealed class CompletionTests
         _ = new ValueTask<string>(second, 0).AsTask();
         _ = new ValueTask(first, 0).AsTask();
         _ = new ValueTask(second, 0).Preserve();
-        Assert.Equal([true, true, true, true], [.. first.Given.Concat(second.Given).Select(AsTaskContinuation.Is<string>)]);
+        Assert.Equal([true, true, true, true],
+            [.. first.Given.Concat(second.Given).Select(AsTaskContinuation.Is<string>)]);
         Asked<string> awaited = new();
         new ValueTask<string>(awaited, 0).GetAwaiter().OnCompleted(static () => { });
         GoOnAnywhere(new ValueTask<string>(awaited, 0));
@@ -91,7 +92,8 @@ public sealed class CompletionTests
         static async Task AwaitIt(ValueTask task) => await task;
     }
 
-    private static void GoOnAnywhere(ValueTask<string> task) => task.ConfigureAwait(false).GetAwaiter().UnsafeOnCompleted(static () => { });
+    private static void GoOnAnywhere(ValueTask<string> task) =>
+        task.ConfigureAwait(false).GetAwaiter().UnsafeOnCompleted(static () => { });
 
     private sealed class Asked<T> : IValueTaskSource<T>, IValueTaskSource
     {
@@ -99,7 +101,8 @@ public sealed class CompletionTests
 
         public ValueTaskSourceStatus GetStatus(short token) => ValueTaskSourceStatus.Pending;
 
-        public void OnCompleted(Action<object?> continuation, object? state, short token, ValueTaskSourceOnCompletedFlags flags) => Given.Add(continuation);
+        public void OnCompleted(Action<object?> continuation, object? state, short token,
+            ValueTaskSourceOnCompletedFlags flags) => Given.Add(continuation);
 
         public T GetResult(short token) => throw new NotSupportedException();
 
@@ -111,7 +114,8 @@ public sealed class CompletionTests
     {
         Completion<int> completion = new(_engine);
         completion.OnCompleted(static _ => { }, null, completion.Version, ValueTaskSourceOnCompletedFlags.None);
-        Assert.Throws<InvalidOperationException>(() => completion.OnCompleted(static _ => { }, null, completion.Version, ValueTaskSourceOnCompletedFlags.None));
+        Assert.Throws<InvalidOperationException>(() => completion.OnCompleted(static _ => { }, null, completion.Version,
+            ValueTaskSourceOnCompletedFlags.None));
         Assert.Throws<InvalidOperationException>(() => completion.GetStatus((short)(completion.Version + 1)));
         Assert.Throws<InvalidOperationException>(() => completion.GetResult((short)(completion.Version + 1)));
     }
@@ -145,7 +149,8 @@ public sealed class CompletionTests
         Completion<int> completion = new(_engine);
         int seen = 0;
         local.Value = 5;
-        completion.OnCompleted(_ => seen = local.Value, null, completion.Version, ValueTaskSourceOnCompletedFlags.FlowExecutionContext);
+        completion.OnCompleted(_ => seen = local.Value, null, completion.Version,
+            ValueTaskSourceOnCompletedFlags.FlowExecutionContext);
         local.Value = 6;
         completion.SetResult(1);
         _engine.RunUntilIdle();
@@ -166,7 +171,8 @@ public sealed class CompletionTests
         });
         setter.Start();
         barrier.SignalAndWait();
-        foreach (Completion<int> completion in completions) completion.OnCompleted(static _ => { }, null, completion.Version, ValueTaskSourceOnCompletedFlags.None);
+        foreach (Completion<int> completion in completions)
+            completion.OnCompleted(static _ => { }, null, completion.Version, ValueTaskSourceOnCompletedFlags.None);
         setter.Join();
         Assert.Equal(races, engine.Offloaded);
     }
@@ -188,7 +194,8 @@ public sealed class CompletionTests
         Assert.Equal(1, result);
         short second = completion.Version;
         int resumed = 0;
-        completion.OnCompleted(_ => resumed = completion.Take(second), null, second, ValueTaskSourceOnCompletedFlags.None);
+        completion.OnCompleted(_ => resumed = completion.Take(second), null, second,
+            ValueTaskSourceOnCompletedFlags.None);
         _engine.RunUntilIdle();
         Assert.Equal(0, resumed);
         completion.SetResult(2);
@@ -259,7 +266,8 @@ public sealed class CompletionTests
                     switch (round % 4)
                     {
                         case 1:
-                            completion.OnCompleted(state => Volatile.Write(ref resumed, (int)state!), round, version, ValueTaskSourceOnCompletedFlags.None);
+                            completion.OnCompleted(state => Volatile.Write(ref resumed, (int)state!), round, version,
+                                ValueTaskSourceOnCompletedFlags.None);
                             UntilIs(ref resumed, round);
                             break;
                         case 3:
@@ -267,7 +275,8 @@ public sealed class CompletionTests
                             break;
                         default:
                             SpinWait spin = default;
-                            while (completion.GetStatus(version) == ValueTaskSourceStatus.Pending && wrong.IsEmpty) spin.SpinOnce(sleep1Threshold: -1);
+                            while (completion.GetStatus(version) == ValueTaskSourceStatus.Pending && wrong.IsEmpty)
+                                spin.SpinOnce(sleep1Threshold: -1);
                             break;
                     }
 

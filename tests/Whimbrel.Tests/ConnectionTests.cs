@@ -11,10 +11,14 @@ public sealed class ConnectionTests
 {
     private static readonly MemoryEndPoint s_here = new("here");
 
-    private static (MemoryEngine Engine, Server Server) Serve(Func<Session> factory, int sendLimit = 64 * 1024, MemoryFaults? faults = null, SlowConsumer policy = SlowConsumer.Wait, Action<DiagnosticEvent>? onDiagnosticEvent = null)
+    private static (MemoryEngine Engine, Server Server) Serve(Func<Session> factory,
+        int sendLimit = 64 * 1024, MemoryFaults? faults = null, SlowConsumer policy = SlowConsumer.Wait,
+        Action<DiagnosticEvent>? onDiagnosticEvent = null)
     {
         MemoryEngine engine = new(1, onDiagnosticEvent: onDiagnosticEvent, faults: faults ?? MemoryFaults.None);
-        Server server = new(new ServerOptions { Engine = engine, EndPoint = s_here, SendLimitBytes = sendLimit, SlowConsumer = policy }, factory);
+        Server server = new(
+            new ServerOptions { Engine = engine, EndPoint = s_here, SendLimitBytes = sendLimit, SlowConsumer = policy },
+            factory);
         engine.Run(server.StartAsync());
         return (engine, server);
     }
@@ -51,7 +55,11 @@ public sealed class ConnectionTests
     public void An_old_session_that_throws_in_its_last_callback_gets_OnError_and_the_connection_ends()
     {
         Recorder next = new();
-        Recorder first = new() { WhenReceived = s => s.GiveTo(next), WhenDisconnected = static _ => throw new FormatException("odd") };
+        Recorder first = new()
+        {
+            WhenReceived = s => s.GiveTo(next),
+            WhenDisconnected = static _ => throw new FormatException("odd")
+        };
         (MemoryEngine engine, _) = Serve(() => first);
         engine.Connect(s_here).Write([1]);
         engine.RunUntilIdle();
@@ -64,7 +72,8 @@ public sealed class ConnectionTests
     public void A_cancel_that_overtakes_its_SendAsync_in_the_mailbox_is_not_lost()
     {
         Recorder session = new();
-        (MemoryEngine engine, _) = Serve(() => session, sendLimit: 4096, faults: MemoryFaults.None with { WireBytes = 1 });
+        (MemoryEngine engine, _) = Serve(() => session, sendLimit: 4096,
+            faults: MemoryFaults.None with { WireBytes = 1 });
         MemoryPeer peer = engine.Connect(s_here);
         engine.RunUntilIdle();
         session.Loop.Post(() => Assert.Equal(SendResult.Queued, session.Send(new byte[4096].AsSpan())));
@@ -108,7 +117,8 @@ public sealed class ConnectionTests
         GC.Collect();
         GC.WaitForPendingFinalizers();
         GC.Collect();
-        Assert.True(timers.Count(t => t.IsAlive) <= 2, $"{timers.Count(t => t.IsAlive)} of {timers.Count} cancelled timers are alive");
+        Assert.True(timers.Count(t => t.IsAlive) <= 2,
+            $"{timers.Count(t => t.IsAlive)} of {timers.Count} cancelled timers are alive");
         End(engine);
     }
 
@@ -165,7 +175,8 @@ public sealed class ConnectionTests
         GC.Collect();
         GC.WaitForPendingFinalizers();
         GC.Collect();
-        Assert.True(timers.Count(t => t.IsAlive) <= 2, $"{timers.Count(t => t.IsAlive)} of {timers.Count} fired timers are alive");
+        Assert.True(timers.Count(t => t.IsAlive) <= 2,
+            $"{timers.Count(t => t.IsAlive)} of {timers.Count} fired timers are alive");
         End(engine);
     }
 
@@ -188,7 +199,8 @@ public sealed class ConnectionTests
         LoopTimer[] timers = [];
         session.Loop.Post(() =>
         {
-            timers = [session.After(TimeSpan.FromHours(1)), session.After(TimeSpan.FromHours(1)), session.After(TimeSpan.FromHours(1))];
+            timers = [session.After(TimeSpan.FromHours(1)), session.After(TimeSpan.FromHours(1)),
+                session.After(TimeSpan.FromHours(1))];
             timers[cancelled].Cancel();
         });
         engine.RunUntilIdle();
@@ -455,7 +467,8 @@ public sealed class ConnectionTests
     public void A_waiter_after_a_cancelled_last_one_is_served()
     {
         Recorder session = new();
-        (MemoryEngine engine, _) = Serve(() => session, sendLimit: 4096, faults: MemoryFaults.None with { WireBytes = 1 });
+        (MemoryEngine engine, _) = Serve(() => session, sendLimit: 4096,
+            faults: MemoryFaults.None with { WireBytes = 1 });
         MemoryPeer peer = engine.Connect(s_here);
         engine.RunUntilIdle();
         session.Loop.Post(() => session.Send(new byte[4096].AsSpan()));
@@ -470,7 +483,8 @@ public sealed class ConnectionTests
         Task<SendResult> last = session.SendAsync(new byte[4000]).AsTask();
         int received = 0;
         for (engine.RunUntilIdle(); peer.Available > 0; engine.RunUntilIdle()) received += ReadAll(peer).Length;
-        Assert.Equal((SendResult.Queued, SendResult.Queued), (engine.Run(new ValueTask<SendResult>(first)), engine.Run(new ValueTask<SendResult>(last))));
+        Assert.Equal((SendResult.Queued, SendResult.Queued),
+            (engine.Run(new ValueTask<SendResult>(first)), engine.Run(new ValueTask<SendResult>(last))));
         Assert.Equal(4096 + 8000, received);
         End(engine);
     }

@@ -39,7 +39,8 @@ public sealed unsafe class DatagramQueueTests
                         random.NextBytes(new Span<byte>(lent, LentBytes));
                         queue.Lend(lent, LentBytes);
                         int start = random.Next(LentBytes - 1);
-                        AppendRun(queue, model, new ReadOnlySpan<byte>(lent + start, random.Next(1, LentBytes - start)), random.Next(1, 2_000), in peer);
+                        AppendRun(queue, model, new ReadOnlySpan<byte>(lent + start, random.Next(1, LentBytes - start)),
+                            random.Next(1, 2_000), in peer);
                         queue.Append(new ReadOnlySpan<byte>(lent, 10), 10, in peer);
                         model.Add((new ReadOnlySpan<byte>(lent, 10).ToArray(), peer));
                         Remove(queue, model, random);
@@ -98,7 +99,8 @@ public sealed unsafe class DatagramQueueTests
         return bytes;
     }
 
-    private static void AppendRun(DatagramQueue queue, List<(byte[] Data, DatagramPeer Peer)> model, ReadOnlySpan<byte> run, int size, in DatagramPeer peer)
+    private static void AppendRun(DatagramQueue queue, List<(byte[] Data, DatagramPeer Peer)> model,
+        ReadOnlySpan<byte> run, int size, in DatagramPeer peer)
     {
         queue.AppendRun(run, size, in peer);
         foreach (byte[] part in run.ToArray().Chunk(size)) model.Add((part, peer));
@@ -123,8 +125,11 @@ public sealed unsafe class DatagramQueueTests
             {
                 int length = Math.Min(entry.Length, entry.TotalBytes - offset);
                 // A caller that sends the first datagram separately uses Length only.
-                if (j == 0) Assert.True(entry.Length == length && entry.FullLength >= length, $"seed {seed}: datagram {index} is {length} bytes, its entry says {entry.Length}");
-                Assert.True(new ReadOnlySpan<byte>(entry.Data + offset, length).SequenceEqual(model[index].Data), $"seed {seed}: datagram {index}");
+                if (j == 0)
+                    Assert.True(entry.Length == length && entry.FullLength >= length,
+                        $"seed {seed}: datagram {index} is {length} bytes, its entry says {entry.Length}");
+                Assert.True(new ReadOnlySpan<byte>(entry.Data + offset, length).SequenceEqual(model[index].Data),
+                    $"seed {seed}: datagram {index}");
                 Assert.Equal(model[index].Peer, entry.Peer);
                 offset += length;
             }

@@ -18,7 +18,8 @@ public sealed class GroupWalkTests : IDisposable
 
     public GroupWalkTests()
     {
-        _engine = new MemoryEngine(1, onDiagnosticEvent: n => _whenNotice?.Invoke(n), faults: MemoryFaults.None with { WireBytes = 64 * 1024 });
+        _engine = new MemoryEngine(1, onDiagnosticEvent: n => _whenNotice?.Invoke(n),
+            faults: MemoryFaults.None with { WireBytes = 64 * 1024 });
         _server = new Server(
             new ServerOptions { Engine = _engine, EndPoint = s_here, SendLimitBytes = 64 * 1024 },
             () =>
@@ -141,7 +142,8 @@ public sealed class GroupWalkTests : IDisposable
         }));
         // 4 and 5 received the outer broadcast already; from 3 on the inner one comes first. 1 left before either
         // reached it.
-        Assert.Equal("inner|outer|,,inner|outer|,inner|outer|,outer|inner|,outer|inner|", string.Join(',', Enumerable.Range(0, Members).Select(Read)));
+        Assert.Equal("inner|outer|,,inner|outer|,inner|outer|,outer|inner|,outer|inner|",
+            string.Join(',', Enumerable.Range(0, Members).Select(Read)));
         Assert.Equal(4, _group.Count);
     }
 
@@ -161,7 +163,8 @@ public sealed class GroupWalkTests : IDisposable
         };
         OnLoop(() => _group.Broadcast("hello|"u8));
         Assert.Equal([DiagnosticEventKind.SlowConsumer], notices);
-        Assert.Equal(",hello|,hello|,hello|,hello|", string.Join(',', Enumerable.Range(0, Members).Where(static i => i != 3).Select(Read)));
+        Assert.Equal(",hello|,hello|,hello|,hello|",
+            string.Join(',', Enumerable.Range(0, Members).Where(static i => i != 3).Select(Read)));
         Assert.Equal(3, _group.Count);
     }
 
@@ -184,8 +187,11 @@ public sealed class GroupWalkTests : IDisposable
                 for (int i = 0; i < 3; i++) Broadcast(depth: 0);
             });
             Assert.True(wrong.Count == 0, $"seed {seed}: {string.Join(", ", wrong)}");
-            Assert.True(members.Count == _group.Count, $"seed {seed}: {_group.Count} members, {members.Count} in the model");
-            for (int i = 0; i < Members; i++) Assert.True(Read(i).Length == expected[i], $"seed {seed}: session {i} did not get {expected[i]} messages");
+            Assert.True(members.Count == _group.Count,
+                $"seed {seed}: {_group.Count} members, {members.Count} in the model");
+            for (int i = 0; i < Members; i++)
+                Assert.True(Read(i).Length == expected[i],
+                    $"seed {seed}: session {i} did not get {expected[i]} messages");
 
             void Broadcast(int depth)
             {

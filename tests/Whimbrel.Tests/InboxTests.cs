@@ -44,12 +44,15 @@ public sealed class InboxTests
                         continue;
                     }
 
-                    if (loop.Mailbox.PostOwned(connection, 12345, default, new Counted(() => Interlocked.Increment(ref disposed)), 0, 0) == SendResult.Queued) Interlocked.Increment(ref taken);
+                    if (loop.Mailbox.PostOwned(connection, 12345, default,
+                        new Counted(() => Interlocked.Increment(ref disposed)), 0, 0) == SendResult.Queued)
+                        Interlocked.Increment(ref taken);
                     if (random.Next(100) == 0) loop.Post(static () => { });
                 }
             }))];
             foreach (Thread sender in senders) sender.Start();
-            await Task.Delay(seed % 20, TestContext.Current.CancellationToken); // tidy: waits because the end is to come somewhere in the middle
+            // tidy: waits because the end is to come somewhere in the middle
+            await Task.Delay(seed % 20, TestContext.Current.CancellationToken);
             await engine.StopAsync();
             foreach (Thread sender in senders) sender.Join();
             Assert.Equal(taken, disposed);
@@ -128,7 +131,8 @@ public sealed class InboxTests
     private sealed class Story(int seed)
     {
         private readonly Random _random = new(seed);
-        private readonly MemoryEngine _engine = new(seed, loops: 2, faults: MemoryFaults.None with { WireBytes = 1024 * 1024 });
+        private readonly MemoryEngine _engine = new(seed, loops: 2,
+            faults: MemoryFaults.None with { WireBytes = 1024 * 1024 });
         private readonly SessionGroup _group = new();
         private readonly Place?[] _places = new Place?[Places];
         private readonly List<Script> _old = [];
@@ -183,7 +187,8 @@ public sealed class InboxTests
             _engine.Run(server.StopAsync(TimeSpan.Zero));
             _engine.Run(_engine.DisposeAsync());
             Assert.Equal(0, _engine.ReadCounters().MailboxBytes);
-            foreach (Loop loop in _engine.Loops) Assert.Equal((0, 0), (loop.InboxItems.Outstanding, loop.Blocks.Outstanding));
+            foreach (Loop loop in _engine.Loops)
+                Assert.Equal((0, 0), (loop.InboxItems.Outstanding, loop.Blocks.Outstanding));
         }
 
         private void Step(int at, Place place)
@@ -197,12 +202,14 @@ public sealed class InboxTests
                     break;
                 case 2:
                     int cut = _random.Next(message.Length);
-                    Assert.Equal(SendResult.Queued, place.Session.Send(Outgoing.Pieces(message.AsSpan(0, cut), message.AsSpan(cut))));
+                    Assert.Equal(SendResult.Queued,
+                        place.Session.Send(Outgoing.Pieces(message.AsSpan(0, cut), message.AsSpan(cut))));
                     place.Expected.Add(message);
                     break;
                 case 3:
                     int head = _random.Next(message.Length);
-                    Assert.Equal(SendResult.Queued, place.Session.Send(Outgoing.Owned(new Owned(message), head, message.Length - head).WithHead(message.AsSpan(0, head))));
+                    Assert.Equal(SendResult.Queued, place.Session.Send(Outgoing
+                        .Owned(new Owned(message), head, message.Length - head).WithHead(message.AsSpan(0, head))));
                     place.Expected.Add(message);
                     break;
                 case 4:
@@ -271,7 +278,8 @@ public sealed class InboxTests
             byte[] buffer = new byte[64 * 1024];
             foreach (Place? place in _places)
             {
-                for (int count; place is not null && (count = place.Peer.Read(buffer)) > 0; any = true) place.Got.AddRange(buffer.AsSpan(0, count));
+                for (int count; place is not null && (count = place.Peer.Read(buffer)) > 0; any = true)
+                    place.Got.AddRange(buffer.AsSpan(0, count));
             }
 
             return any;
@@ -294,7 +302,8 @@ public sealed class InboxTests
                 return;
             }
 
-            foreach (byte sender in (byte[])[OfCaller, OfCallback]) Same([.. place.Expected.Where(m => m[0] == sender)], [.. messages.Where(m => m[0] == sender)]);
+            foreach (byte sender in (byte[])[OfCaller, OfCallback])
+                Same([.. place.Expected.Where(m => m[0] == sender)], [.. messages.Where(m => m[0] == sender)]);
         }
 
         private static void Same(List<byte[]> expected, List<byte[]> got)

@@ -13,7 +13,9 @@ public sealed class LifeTests
         {
             foreach (ConnectionState to in s_states)
             {
-                if (Life.IsLegal(from, to)) Assert.True(to > from || (from, to) == (ConnectionState.Closed, ConnectionState.Free), $"{from} to {to}");
+                if (Life.IsLegal(from, to))
+                    Assert.True(to > from || (from, to) == (ConnectionState.Closed, ConnectionState.Free),
+                        $"{from} to {to}");
             }
         }
     }
@@ -113,6 +115,7 @@ public sealed class LifeTests
     }
 
     private static bool Reaches(ConnectionState from, ConnectionState end) =>
-        from == end || s_states.Any(next => next != ConnectionState.Free && next > from && Life.IsLegal(from, next) && Reaches(next, end)) ||
+        from == end || s_states.Any(next => next != ConnectionState.Free && next > from && Life.IsLegal(from, next)
+            && Reaches(next, end)) ||
         (from == ConnectionState.Free && Reaches(ConnectionState.Connecting, end));
 }

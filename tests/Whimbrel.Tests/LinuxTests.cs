@@ -11,7 +11,8 @@ namespace Whimbrel.Tests;
 public sealed unsafe class LinuxTests
 {
     public static TheoryData<string> Addresses =>
-        ["0.0.0.0:0", "127.0.0.1:1", "255.255.255.255:65535", "[::]:0", "[::1]:80", "[2001:db8::ff00:42:8329]:65535", "[fe80::1%7]:443", "[fe80::1%4294967295]:1"];
+        ["0.0.0.0:0", "127.0.0.1:1", "255.255.255.255:65535", "[::]:0", "[::1]:80", "[2001:db8::ff00:42:8329]:65535",
+            "[fe80::1%7]:443", "[fe80::1%4294967295]:1"];
 
     private static byte[] Encode(EndPoint endPoint)
     {
@@ -126,7 +127,8 @@ public sealed unsafe class LinuxTests
     public void Events_come_back_as_they_were_written()
     {
         byte* events = stackalloc byte[16 * 4];
-        for (int i = 0; i < 4; i++) EpollEvents.Write(events + (i * EpollEvents.Size), (uint)i + 1, ulong.MaxValue - (uint)i);
+        for (int i = 0; i < 4; i++)
+            EpollEvents.Write(events + (i * EpollEvents.Size), (uint)i + 1, ulong.MaxValue - (uint)i);
         for (int i = 0; i < 4; i++)
         {
             EpollEvents.Read(events, i, out uint mask, out ulong data);

@@ -17,16 +17,20 @@ public sealed class MailboxLimitTests : IDisposable
     private readonly List<MemoryPeer> _peers = [];
     private readonly MemoryEngine _engine;
 
-    public MailboxLimitTests() => _engine = new MemoryEngine(1, loops: 2, onDiagnosticEvent: _notices.Add, faults: MemoryFaults.None with { WireBytes = 1024 * 1024 }, mailboxLimitBytes: Limit);
+    public MailboxLimitTests() => _engine = new MemoryEngine(1, loops: 2, onDiagnosticEvent: _notices.Add,
+        faults: MemoryFaults.None with { WireBytes = 1024 * 1024 }, mailboxLimitBytes: Limit);
 
     public void Dispose()
     {
         _engine.Run(_engine.DisposeAsync());
         Assert.Equal(0, _engine.ReadCounters().MailboxBytes);
-        foreach (Loop loop in _engine.Loops) Assert.Equal((0, 0, 0, 0), (loop.Blocks.Outstanding, loop.StrandBlocks.Outstanding, loop.InboxItems.Outstanding, loop.ResidentCount));
+        foreach (Loop loop in _engine.Loops)
+            Assert.Equal((0, 0, 0, 0), (loop.Blocks.Outstanding, loop.StrandBlocks.Outstanding,
+                loop.InboxItems.Outstanding, loop.ResidentCount));
     }
 
-    private void Connect(int count, Scheduling scheduling = Scheduling.Inline, SlowConsumer policy = SlowConsumer.Disconnect)
+    private void Connect(int count, Scheduling scheduling = Scheduling.Inline,
+        SlowConsumer policy = SlowConsumer.Disconnect)
     {
         Server server = new(
             new ServerOptions { Engine = _engine, EndPoint = s_here, Scheduling = scheduling, SlowConsumer = policy },
@@ -51,7 +55,8 @@ public sealed class MailboxLimitTests : IDisposable
     [InlineData(Scheduling.Inline, SlowConsumer.Disconnect)]
     [InlineData(Scheduling.Inline, SlowConsumer.Wait)]
     [InlineData(Scheduling.ThreadPool, SlowConsumer.DropNewest)]
-    public void A_refused_sender_is_notified_once_when_there_is_space_and_no_session_is_disconnected(Scheduling scheduling, SlowConsumer policy)
+    public void A_refused_sender_is_notified_once_when_there_is_space_and_no_session_is_disconnected(
+        Scheduling scheduling, SlowConsumer policy)
     {
         Connect(4, scheduling, policy);
         Assert.Equal(SendResult.Queued, _sessions[0].Send(new byte[Limit - Mailbox.ItemBytes]));
@@ -61,7 +66,8 @@ public sealed class MailboxLimitTests : IDisposable
             Assert.Equal(SendResult.Full, _sessions[2].Send("x"u8));
         }
 
-        Assert.Equal(new EngineCounters(Limit, 200, 0, 0, 0, 0), _engine.ReadCounters() with { Turns = 0, EmptyTurns = 0, Completions = 0 });
+        Assert.Equal(new EngineCounters(Limit, 200, 0, 0, 0, 0),
+            _engine.ReadCounters() with { Turns = 0, EmptyTurns = 0, Completions = 0 });
         DiagnosticEvent notice = Assert.Single(_notices);
         Assert.Equal((DiagnosticEventKind.MailboxFull, "mailbox-full.md"), (notice.Kind, notice.Page));
         Assert.Contains("16 KiB", notice.Message, StringComparison.Ordinal);
@@ -171,7 +177,8 @@ public sealed class MailboxLimitTests : IDisposable
         byte[] memory = [1, 2, 3];
         Task<SendResult> waiting = _sessions[1].SendAsync(memory).AsTask();
         Assert.False(waiting.IsCompleted);
-        Assert.Equal(new EngineCounters(Limit, 0, 0, 0, 0, 0), _engine.ReadCounters() with { Turns = 0, EmptyTurns = 0, Completions = 0 });
+        Assert.Equal(new EngineCounters(Limit, 0, 0, 0, 0, 0),
+            _engine.ReadCounters() with { Turns = 0, EmptyTurns = 0, Completions = 0 });
         memory[0] = 9; // the message has not been read yet
         _engine.RunUntilIdle();
         Assert.True(waiting.IsCompleted);
@@ -227,7 +234,12 @@ public sealed class MailboxLimitTests : IDisposable
     public void Datagrams_of_other_threads_are_charged_too_and_their_handler_is_notified()
     {
         DrainedHandler handler = new();
-        DatagramSocket socket = new(new DatagramOptions { Engine = _engine, EndPoint = new System.Net.IPEndPoint(System.Net.IPAddress.Loopback, 0), Loops = 1 }, () => handler);
+        DatagramSocket socket = new(new DatagramOptions
+        {
+            Engine = _engine,
+            EndPoint = new System.Net.IPEndPoint(System.Net.IPAddress.Loopback, 0),
+            Loops = 1
+        }, () => handler);
         _engine.Run(socket.StartAsync());
         DatagramPeer peer = new(socket.EndPoint!);
         int taken = 0;
@@ -260,7 +272,9 @@ public sealed class MailboxLimitTests : IDisposable
     [InlineData(4095)]
     [InlineData((1L << 40) + 1)]
     public void A_limit_that_makes_no_sense_is_refused_with_the_options(long limit) =>
-        Assert.Contains("MailboxLimitBytes", Assert.Throws<ArgumentException>(() => new Engine(new EngineOptions { MailboxLimitBytes = limit })).Message, StringComparison.Ordinal);
+        Assert.Contains("MailboxLimitBytes",
+            Assert.Throws<ArgumentException>(() => new Engine(new EngineOptions { MailboxLimitBytes = limit })).Message,
+            StringComparison.Ordinal);
 
     [Fact]
     public void The_default_is_a_part_of_the_memory()

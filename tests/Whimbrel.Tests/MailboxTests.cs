@@ -39,7 +39,8 @@ public sealed class MailboxTests
         Assert.Empty(order);
         _mailbox.Drain();
         Assert.False(_mailbox.Any);
-        Assert.Equal([.. Enumerable.Range(0, 100).Select(i => $"control {i}"), .. Enumerable.Range(0, 100).Select(i => $"data {i}")], order);
+        Assert.Equal([.. Enumerable.Range(0, 100).Select(i => $"control {i}"),
+            .. Enumerable.Range(0, 100).Select(i => $"data {i}")], order);
     }
 
     [Fact]
@@ -62,10 +63,12 @@ public sealed class MailboxTests
         Assert.Equal(SendResult.Queued, mailbox.PostSend(connection, Nobody, half, default));
         Assert.Equal(SendResult.Queued, mailbox.PostSend(connection, Nobody, half.AsSpan(1), [1]));
         Assert.Equal(SendResult.Full, mailbox.PostSend(connection, Nobody, [1], default));
-        Assert.Equal(SendResult.Full, mailbox.PostOwned(connection, Nobody, default, new Noted(static () => Assert.Fail("it stays the caller's")), 0, 0));
+        Assert.Equal(SendResult.Full, mailbox.PostOwned(connection, Nobody, default,
+            new Noted(static () => Assert.Fail("it stays the caller's")), 0, 0));
         Assert.Equal(new EngineCounters(NarrowBytes, 2, 0, 0, 0, 0), _narrow.ReadCounters());
         // Data for another loop is refused; control and items without bytes have no limit.
-        Assert.Equal(SendResult.Full, _narrow.GetLoop(1).Mailbox.PostSend(new Connection(_narrow.GetLoop(1)), Nobody, [1], default));
+        Assert.Equal(SendResult.Full,
+            _narrow.GetLoop(1).Mailbox.PostSend(new Connection(_narrow.GetLoop(1)), Nobody, [1], default));
         Assert.True(mailbox.PostControl(static (_, _, _, _) => { }));
         Assert.True(mailbox.PostInOrder(DataKind.Close, connection, Nobody));
         mailbox.Drain();
@@ -79,7 +82,8 @@ public sealed class MailboxTests
         Connection connection = new(_narrow.GetLoop(0));
         Mailbox mailbox = _narrow.GetLoop(0).Mailbox;
         Assert.Equal(SendResult.Queued, mailbox.PostSend(connection, Nobody, new byte[NarrowBytes + 1], default));
-        Assert.Equal(SendResult.Full, _narrow.GetLoop(1).Mailbox.PostSend(new Connection(_narrow.GetLoop(1)), Nobody, [1], default));
+        Assert.Equal(SendResult.Full,
+            _narrow.GetLoop(1).Mailbox.PostSend(new Connection(_narrow.GetLoop(1)), Nobody, [1], default));
         mailbox.Drain();
         Assert.Equal(SendResult.Queued, mailbox.PostSend(connection, Nobody, [1], default));
         Assert.Equal(SendResult.Full, mailbox.PostSend(connection, Nobody, new byte[NarrowBytes], default));
@@ -90,8 +94,10 @@ public sealed class MailboxTests
     {
         Connection connection = new(_narrow.GetLoop(0));
         Mailbox mailbox = _narrow.GetLoop(0).Mailbox;
-        for (int i = 0; i < 1000; i++) Assert.Equal(SendResult.Queued, mailbox.PostSend(connection, Nobody, default, default));
-        Assert.Equal((false, 0, 0L), (mailbox.Any, _narrow.GetLoop(0).InboxItems.Outstanding, _narrow.ReadCounters().MailboxBytes));
+        for (int i = 0; i < 1000; i++)
+            Assert.Equal(SendResult.Queued, mailbox.PostSend(connection, Nobody, default, default));
+        Assert.Equal((false, 0, 0L),
+            (mailbox.Any, _narrow.GetLoop(0).InboxItems.Outstanding, _narrow.ReadCounters().MailboxBytes));
     }
 
     [Fact]
@@ -101,13 +107,16 @@ public sealed class MailboxTests
         Mailbox mailbox = _narrow.GetLoop(0).Mailbox;
         Assert.True(mailbox.HasRoomFor(connection, Nobody));
         // After a callback that reported space, the room that it has written into is not refused.
-        for (int i = 0; i < 2; i++) Assert.Equal(SendResult.Queued, mailbox.PostSend(connection, Nobody, new byte[NarrowBytes], default, isHeld: true, isSure: true));
+        for (int i = 0; i < 2; i++)
+            Assert.Equal(SendResult.Queued,
+                mailbox.PostSend(connection, Nobody, new byte[NarrowBytes], default, isHeld: true, isSure: true));
         Assert.False(mailbox.Any);
         mailbox.PostHeld(connection, wakesByPool: true);
         Assert.True(mailbox.Any);
         Assert.Equal(2 * (NarrowBytes + Mailbox.ItemBytes), _narrow.ReadCounters().MailboxBytes);
         Assert.False(mailbox.HasRoomFor(connection, Nobody));
-        Assert.Equal(SendResult.Full, mailbox.PostOwned(connection, Nobody, default, new Noted(static () => { }), 0, 1));
+        Assert.Equal(SendResult.Full,
+            mailbox.PostOwned(connection, Nobody, default, new Noted(static () => { }), 0, 1));
         Assert.Equal(2, _narrow.ReadCounters().SendsRefused);
         mailbox.Drain();
         Assert.Equal(0, _narrow.ReadCounters().MailboxBytes);
@@ -209,21 +218,22 @@ public sealed class MailboxTests
     });
 
     [Fact]
-    public void A_wake_ends_when_the_loop_is_awake_and_a_sender_waiting_for_space_wakes_it_at_once() => OnPool((engine, mailbox) =>
-    {
-        Gather(engine, mailbox);
-        mailbox.PostControl(static (_, _, _, _) => { });
-        Assert.Equal(1, mailbox.Wakes);
-        RunWake(mailbox);
-        Assert.False(mailbox.WakeIfLate());
-        mailbox.Drain();
-        Assert.True(mailbox.TrySleep());
-        using WakeUpBatch gathered = new(engine, mayLinger: true);
-        mailbox.PostSend(_connection, Nobody, [1], default);
-        Assert.Equal(1, mailbox.Wakes);
-        mailbox.WakeIfSleeping(atOnce: true);
-        Assert.Equal(2, mailbox.Wakes);
-    });
+    public void A_wake_ends_when_the_loop_is_awake_and_a_sender_waiting_for_space_wakes_it_at_once() =>
+        OnPool((engine, mailbox) =>
+        {
+            Gather(engine, mailbox);
+            mailbox.PostControl(static (_, _, _, _) => { });
+            Assert.Equal(1, mailbox.Wakes);
+            RunWake(mailbox);
+            Assert.False(mailbox.WakeIfLate());
+            mailbox.Drain();
+            Assert.True(mailbox.TrySleep());
+            using WakeUpBatch gathered = new(engine, mayLinger: true);
+            mailbox.PostSend(_connection, Nobody, [1], default);
+            Assert.Equal(1, mailbox.Wakes);
+            mailbox.WakeIfSleeping(atOnce: true);
+            Assert.Equal(2, mailbox.Wakes);
+        });
 
     private static void OnPool(Action<MemoryEngine, Mailbox> test)
     {
@@ -272,7 +282,8 @@ public sealed class MailboxTests
     [Fact]
     public void A_burst_keeps_no_memory_and_is_processed_in_parts()
     {
-        for (int i = 0; i < 40_000; i++) Assert.Equal(SendResult.Queued, _mailbox.PostSend(_connection, Nobody, new byte[1000], default));
+        for (int i = 0; i < 40_000; i++)
+            Assert.Equal(SendResult.Queued, _mailbox.PostSend(_connection, Nobody, new byte[1000], default));
         Assert.InRange(_loop.InboxItems.OutstandingBytes, 40_000_000, 50_000_000);
         int drains = 0;
         int posted = 0;
@@ -327,7 +338,8 @@ public sealed class MailboxTests
     public void A_mailbox_that_closes_in_the_middle_of_a_burst_runs_all_of_it()
     {
         int disposed = 0;
-        for (int i = 0; i < 5; i++) _mailbox.PostOwned(_connection, Nobody, default, new Noted(() => disposed++), 0, Mailbox.DrainBytes);
+        for (int i = 0; i < 5; i++)
+            _mailbox.PostOwned(_connection, Nobody, default, new Noted(() => disposed++), 0, Mailbox.DrainBytes);
         _mailbox.Drain();
         _mailbox.PostOwned(_connection, Nobody, default, new Noted(() => disposed++), 0, 1);
         _mailbox.Close();
@@ -339,10 +351,12 @@ public sealed class MailboxTests
     public void Messages_to_one_connection_join_and_a_large_one_lies_in_several_blocks()
     {
         InboxItems items = _loop.InboxItems;
-        for (int i = 0; i < 10; i++) Assert.Equal(SendResult.Queued, _mailbox.PostSend(_connection, Nobody, new byte[100], default));
+        for (int i = 0; i < 10; i++)
+            Assert.Equal(SendResult.Queued, _mailbox.PostSend(_connection, Nobody, new byte[100], default));
         Assert.Equal((1, (long)InboxItem.SmallCapacity), (items.Outstanding, items.OutstandingBytes));
         // A message that does not fit, one of another tenant and one after an item of the mailbox are entries of their own.
-        Assert.Equal(SendResult.Queued, _mailbox.PostSend(_connection, Nobody, new byte[InboxItem.Capacity], new byte[1]));
+        Assert.Equal(SendResult.Queued,
+            _mailbox.PostSend(_connection, Nobody, new byte[InboxItem.Capacity], new byte[1]));
         Assert.Equal(3, items.Outstanding);
         Assert.Equal(SendResult.Queued, _mailbox.PostSend(_connection, Nobody, [1], default));
         Assert.Equal(3, items.Outstanding);
@@ -377,7 +391,8 @@ public sealed class MailboxTests
         Assert.True(_mailbox.TryReserveRun(Mailbox.RunLimitBytes - 1 - (2 * Mailbox.MessageBytes)));
         Assert.True(_mailbox.TryReserveRun(1));
         Assert.False(_mailbox.TryReserveRun(1));
-        Assert.True(_mailbox.PostBroadcast(shard, new BroadcastData(new byte[Mailbox.RunLimitBytes - 1 - (2 * Mailbox.MessageBytes)]), null));
+        Assert.True(_mailbox.PostBroadcast(shard,
+            new BroadcastData(new byte[Mailbox.RunLimitBytes - 1 - (2 * Mailbox.MessageBytes)]), null));
         Assert.True(_mailbox.PostBroadcast(shard, new BroadcastData(new byte[1]), null));
         Assert.False(_mailbox.TryReserveRun(1));
         ValueTask<bool> room = _mailbox.WaitForRoom(1, default);
@@ -438,7 +453,8 @@ public sealed class MailboxTests
             {
                 Loop other = engine.GetLoop(1 - session.Loop.Index);
                 Connection nobody = new(other);
-                for (int i = 0; i < 20; i++) results.Add(other.Mailbox.PostSend(nobody, Nobody, new byte[Mailbox.PaceBytes / 10], default));
+                for (int i = 0; i < 20; i++)
+                    results.Add(other.Mailbox.PostSend(nobody, Nobody, new byte[Mailbox.PaceBytes / 10], default));
             },
         };
         Server server = new(new ServerOptions { Engine = engine, EndPoint = here }, () => relay);

@@ -55,7 +55,8 @@ public sealed class ManySessionsTests : IDisposable
         {
             byte[] got = new byte[peer.Available];
             peer.Read(got);
-            Assert.Equal(Enumerable.Range(0, Rounds).SelectMany(static round => Enumerable.Repeat((byte)round, MessageBytes)), got);
+            Assert.Equal(Enumerable.Range(0, Rounds)
+                .SelectMany(static round => Enumerable.Repeat((byte)round, MessageBytes)), got);
         }
     }
 }

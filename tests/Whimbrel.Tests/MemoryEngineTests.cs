@@ -47,7 +47,9 @@ public sealed class MemoryEngineTests
         MemoryEngine engine = new(1);
         engine.AddBlackHole(s_here);
         Recorder session = new();
-        Client client = new(new ClientOptions { Engine = engine, EndPoint = s_here, ConnectTimeout = TimeSpan.FromHours(1) }, () => session);
+        Client client =
+            new(new ClientOptions { Engine = engine, EndPoint = s_here, ConnectTimeout = TimeSpan.FromHours(1) },
+                () => session);
         long before = engine.VirtualTimeMs;
         Assert.Throws<NetworkException>(() => engine.Run(client.ConnectAsync()));
         Assert.Equal(3_600_000, engine.VirtualTimeMs - before);
@@ -175,7 +177,8 @@ public sealed class MemoryEngineTests
         Assert.Empty(notices);
         engine.GetLoop(0).Post(() => engine.Block(TimeSpan.FromMilliseconds(500)));
         engine.RunUntilIdle();
-        Assert.Contains($"a posted action ({nameof(MemoryEngineTests)}.", Assert.Single(notices).Message, StringComparison.Ordinal);
+        Assert.Contains($"a posted action ({nameof(MemoryEngineTests)}.", Assert.Single(notices).Message,
+            StringComparison.Ordinal);
         _ = engine.GetLoop(0).PostAsync(static e => ((MemoryEngine)e!).Block(TimeSpan.FromMilliseconds(500)), engine);
         engine.Advance(TimeSpan.FromMinutes(2));
         engine.RunUntilIdle();
@@ -224,10 +227,12 @@ public sealed class MemoryEngineTests
     }
 
     [Fact]
-    public void Receiving_that_is_started_twice_is_a_violation() => Violates("Receiving was started twice", static (loop, c) => loop.StartReceive(c));
+    public void Receiving_that_is_started_twice_is_a_violation() =>
+        Violates("Receiving was started twice", static (loop, c) => loop.StartReceive(c));
 
     [Fact]
-    public void A_send_with_nothing_queued_is_a_violation() => Violates("nothing queued", static (loop, c) => loop.StartSend(c));
+    public void A_send_with_nothing_queued_is_a_violation() =>
+        Violates("nothing queued", static (loop, c) => loop.StartSend(c));
 
     [Fact]
     public void A_nested_callback_is_a_violation() => Violates("B began inside A", static (loop, c) =>
@@ -258,14 +263,17 @@ public sealed class MemoryEngineTests
             session.Loop.Detach(connection);
             session.Loop.Detach(connection);
         });
-        Assert.Contains("Detached twice", Assert.Throws<ContractViolationException>(engine.RunUntilIdle).Message, StringComparison.Ordinal);
+        Assert.Contains("Detached twice", Assert.Throws<ContractViolationException>(engine.RunUntilIdle).Message,
+            StringComparison.Ordinal);
     }
 
     [Fact]
     public void A_verb_off_the_loop_is_a_violation()
     {
         Recorder session = Connected(out _);
-        Assert.Contains("off the loop's thread", Assert.Throws<ContractViolationException>(() => session.Loop.StartReceive(session.Connection!)).Message, StringComparison.Ordinal);
+        Assert.Contains("off the loop's thread",
+            Assert.Throws<ContractViolationException>(() => session.Loop.StartReceive(session.Connection!)).Message,
+            StringComparison.Ordinal);
     }
 
     [Fact]

@@ -22,7 +22,13 @@ public sealed class MessageWriterTests
             MessageWriter shared = new();
             List<Writing> sessions = [];
             Server server = new(
-                new ServerOptions { Engine = network.Engine, EndPoint = network.NewEndPoint(), SendLimitBytes = 64 * 1024 * 1024, Scheduling = scheduling },
+                new ServerOptions
+                {
+                    Engine = network.Engine,
+                    EndPoint = network.NewEndPoint(),
+                    SendLimitBytes = 64 * 1024 * 1024,
+                    Scheduling = scheduling
+                },
                 () =>
                 {
                     Writing session = new(new Random(seed + sessions.Count), shared, models[sessions.Count]);
@@ -39,7 +45,8 @@ public sealed class MessageWriterTests
 
             for (int i = 0; i < 2; i++)
             {
-                Assert.True(sessions[i].Model.SequenceEqual(arrived[i]), $"seed {seed}, peer {i}: {sessions[i].Model.Count} bytes were taken and {arrived[i].Count} arrived, or others");
+                Assert.True(sessions[i].Model.SequenceEqual(arrived[i]), $"seed {seed}, peer {i}: "
+                    + $"{sessions[i].Model.Count} bytes were taken and {arrived[i].Count} arrived, or others");
                 Assert.True(peers[i].IsConnected, $"seed {seed}");
             }
         }
@@ -147,7 +154,12 @@ public sealed class MessageWriterTests
                         SendWritten(message);
                         break;
                     default:
-                        Write(message, random.Next(4) switch { 0 => random.Next(20_000, 150_000), 1 => 0, _ => random.Next(1, 5_000) });
+                        Write(message, random.Next(4) switch
+                        {
+                            0 => random.Next(20_000, 150_000),
+                            1 => 0,
+                            _ => random.Next(1, 5_000)
+                        });
                         break;
                 }
             }

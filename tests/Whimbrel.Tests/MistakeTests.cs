@@ -15,7 +15,8 @@ public sealed class MistakeTests
 
     private MemoryEngine NewEngine() => new(1, onDiagnosticEvent: _notices.Add, faults: MemoryFaults.None);
 
-    private static void Until(Func<bool> condition) => Assert.True(SpinWait.SpinUntil(condition, TimeSpan.FromSeconds(30)));
+    private static void Until(Func<bool> condition) =>
+        Assert.True(SpinWait.SpinUntil(condition, TimeSpan.FromSeconds(30)));
 
     private string TextOf(DiagnosticEventKind kind) => Assert.Single(_notices, n => n.Kind == kind).Message;
 
@@ -40,14 +41,19 @@ public sealed class MistakeTests
     public void A_session_that_takes_nothing_up_to_its_limit_is_named_with_the_limit(Scheduling scheduling)
     {
         MemoryEngine engine = NewEngine();
-        Server server = new(new ServerOptions { Engine = engine, EndPoint = s_here, UnreadLimitBytes = 1024, Scheduling = scheduling }, static () => new TakesNothing());
+        Server server = new(
+            new ServerOptions { Engine = engine, EndPoint = s_here, UnreadLimitBytes = 1024, Scheduling = scheduling },
+            static () => new TakesNothing());
         engine.Run(server.StartAsync());
         MemoryPeer peer = engine.Connect(s_here);
         peer.Write(new byte[1024]);
         engine.RunUntil(() => _notices.Count > 0);
-        Assert.Matches(@"^TakesNothing \(session \w+\) consumed nothing of 1,024 unread bytes, and UnreadLimitBytes is 1,024: its connection was reset\. OnData returns the number", TextOf(DiagnosticEventKind.MessageTooLarge));
+        Assert.Matches(@"^TakesNothing \(session \w+\) consumed nothing of 1,024 unread bytes, and "
+            + @"UnreadLimitBytes is 1,024: its connection was reset\. OnData returns the number",
+            TextOf(DiagnosticEventKind.MessageTooLarge));
         Assert.Equal("message-too-large.md", _notices[0].Page);
-        Assert.Contains("UnreadLimitBytes", new CloseReason(CloseCause.UnreadLimit).ToString(), StringComparison.Ordinal);
+        Assert.Contains("UnreadLimitBytes", new CloseReason(CloseCause.UnreadLimit).ToString(),
+            StringComparison.Ordinal);
         engine.Run(server.DisposeAsync());
     }
 
@@ -55,11 +61,18 @@ public sealed class MistakeTests
     public void A_reconnect_policy_that_retries_reports_the_cause_once_a_minute()
     {
         MemoryEngine engine = NewEngine();
-        Client client = new(new ClientOptions { Engine = engine, EndPoint = s_here, Reconnect = new ReconnectPolicy { RetryFirstConnect = true } }, static () => new Script());
+        Client client = new(new ClientOptions
+        {
+            Engine = engine,
+            EndPoint = s_here,
+            Reconnect = new ReconnectPolicy { RetryFirstConnect = true }
+        }, static () => new Script());
         Task<Session> dial = client.ConnectAsync().AsTask();
         engine.RunFor(TimeSpan.FromSeconds(30));
         Assert.False(dial.IsCompleted);
-        Assert.Matches("^Cannot connect to .*here.*: connection refused.* The reconnect policy tries again \\(attempt 1\\)", TextOf(DiagnosticEventKind.System));
+        Assert.Matches(
+            "^Cannot connect to .*here.*: connection refused.* The reconnect policy tries again \\(attempt 1\\)",
+            TextOf(DiagnosticEventKind.System));
         engine.RunUntil(() => _notices.Count == 2);
         Assert.Matches("more since the last notice", _notices[1].Message);
         engine.Run(client.DisposeAsync());
@@ -69,21 +82,29 @@ public sealed class MistakeTests
     public void A_datagram_handler_without_overrides_says_what_was_lost()
     {
         ConcurrentQueue<string> notices = [];
-        Engine engine = new(new EngineOptions { Loops = 1, OnDiagnosticEvent = n => { if (n.Page == "datagram-not-sent.md") notices.Enqueue(n.Message); } });
+        Engine engine = new(new EngineOptions
+        {
+            Loops = 1,
+            OnDiagnosticEvent = n => { if (n.Page == "datagram-not-sent.md") notices.Enqueue(n.Message); }
+        });
         IPEndPoint any = new(IPAddress.Loopback, 0);
-        DatagramSocket socket = new(new DatagramOptions { Engine = engine, EndPoint = any, ReceiveLimitBytes = 10 }, static () => new Deaf());
+        DatagramSocket socket = new(new DatagramOptions { Engine = engine, EndPoint = any, ReceiveLimitBytes = 10 },
+            static () => new Deaf());
         Run(socket.StartAsync());
         for (int i = 0; i < 3; i++) socket.Send("x"u8, new DatagramPeer(any));
         Until(() => socket.ReadCounters().Failed == 3 && !notices.IsEmpty);
-        Assert.Matches(@"^A datagram of 1 bytes to 127\.0\.0\.1:0 was not sent: .*port 0.* Override OnSendFailed", Assert.Single(notices));
+        Assert.Matches(@"^A datagram of 1 bytes to 127\.0\.0\.1:0 was not sent: .*port 0.* Override OnSendFailed",
+            Assert.Single(notices));
         notices.Clear();
         for (int i = 0; i < 3; i++) socket.Send(new byte[11], new DatagramPeer((IPEndPoint)socket.EndPoint!));
         Until(() => socket.ReadCounters().Truncated == 3 && !notices.IsEmpty);
-        Assert.Matches("^A datagram of 11 bytes from .*, and ReceiveLimitBytes is 10: it was dropped", Assert.Single(notices));
+        Assert.Matches("^A datagram of 11 bytes from .*, and ReceiveLimitBytes is 10: it was dropped",
+            Assert.Single(notices));
         notices.Clear();
         EndPoint closed = socket.EndPoint!;
         Run(socket.DisposeAsync());
-        DatagramSocket connected = new(new DatagramOptions { Engine = engine, RemoteEndPoint = closed }, static () => new Deaf());
+        DatagramSocket connected = new(new DatagramOptions { Engine = engine, RemoteEndPoint = closed },
+            static () => new Deaf());
         Run(connected.StartAsync());
         connected.Send("x"u8);
         Until(() => !notices.IsEmpty);
@@ -96,7 +117,11 @@ public sealed class MistakeTests
     public void A_datagram_of_an_unconnected_socket_in_pull_style_that_is_not_sent_gives_one_diagnostic_event()
     {
         ConcurrentQueue<string> notices = [];
-        Engine engine = new(new EngineOptions { Loops = 1, OnDiagnosticEvent = n => { if (n.Page == "datagram-not-sent.md") notices.Enqueue(n.Message); } });
+        Engine engine = new(new EngineOptions
+        {
+            Loops = 1,
+            OnDiagnosticEvent = n => { if (n.Page == "datagram-not-sent.md") notices.Enqueue(n.Message); }
+        });
         IPEndPoint any = new(IPAddress.Loopback, 0);
         DatagramSocket socket = new(new DatagramOptions { Engine = engine, EndPoint = any });
         Run(socket.StartAsync());
@@ -104,7 +129,8 @@ public sealed class MistakeTests
         Task<ReceivedDatagram> received = socket.ReceiveAsync(memory).AsTask();
         for (int i = 0; i < 3; i++) socket.Send("x"u8, new DatagramPeer(any));
         Until(() => socket.ReadCounters().Failed == 3 && !notices.IsEmpty);
-        Assert.Matches(@"^A datagram of 1 bytes to 127\.0\.0\.1:0 was not sent: .*port 0.* A socket with a handler gets it as OnSendFailed\.", Assert.Single(notices));
+        Assert.Matches(@"^A datagram of 1 bytes to 127\.0\.0\.1:0 was not sent: .*port 0.* A socket with a handler "
+            + @"gets it as OnSendFailed\.", Assert.Single(notices));
         // The receive does not fail: other peers may still send.
         socket.Send("good"u8, new DatagramPeer((IPEndPoint)socket.EndPoint!));
         Until(() => received.IsCompletedSuccessfully);
@@ -121,8 +147,13 @@ public sealed class MistakeTests
         Console.SetError(TextWriter.Synchronized(text));
         try
         {
-            Engine engine = new(new EngineOptions { Loops = 1, OnDiagnosticEvent = static _ => throw new FormatException("a bad handler") });
-            engine.Report(new DiagnosticEvent(DiagnosticEventKind.System, "what the notice said.", "cannot-connect.md"));
+            Engine engine = new(new EngineOptions
+            {
+                Loops = 1,
+                OnDiagnosticEvent = static _ => throw new FormatException("a bad handler")
+            });
+            engine.Report(new DiagnosticEvent(DiagnosticEventKind.System, "what the notice said.",
+                "cannot-connect.md"));
             Until(() => text.ToString().Contains("a bad handler", StringComparison.Ordinal));
             Assert.Contains("what the notice said.", text.ToString(), StringComparison.Ordinal);
             Run(engine.DisposeAsync());
@@ -154,7 +185,9 @@ public sealed class MistakeTests
         Assert.Contains("await it instead", found, StringComparison.Ordinal);
         engine.Run(server.DisposeAsync());
         TaskCompletionSource never = new();
-        Assert.Contains("real time or a real thread", Assert.Throws<SimulationStalledException>(() => engine.Run(new ValueTask(never.Task))).Message, StringComparison.Ordinal);
+        Assert.Contains("real time or a real thread",
+            Assert.Throws<SimulationStalledException>(() => engine.Run(new ValueTask(never.Task))).Message,
+            StringComparison.Ordinal);
     }
 
     [Fact]
@@ -173,7 +206,8 @@ public sealed class MistakeTests
 
         Assert.StartsWith("OnData of TakesTooMuch", _notices[0].Message, StringComparison.Ordinal);
         Assert.StartsWith("OnFrame of Frames", _notices[1].Message, StringComparison.Ordinal);
-        Assert.Matches("^OnError threw FormatException: second\\. It was called because OnReceived of ErrorThrows .* threw InvalidDataException: first\\.", _notices[2].Message);
+        Assert.Matches("^OnError threw FormatException: second\\. It was called because OnReceived of ErrorThrows .* "
+            + "threw InvalidDataException: first\\.", _notices[2].Message);
         engine.Run(server.DisposeAsync());
     }
 
@@ -184,7 +218,8 @@ public sealed class MistakeTests
         EventsThrow server = new(new ServerOptions { Engine = engine, EndPoint = s_here });
         engine.Run(server.StartAsync());
         engine.Run(server.StopAsync());
-        Assert.Equal(["an event of the server (OnStarted)", "an event of the server (OnStopping)"], _notices.Select(static n => n.Message[..n.Message.IndexOf(" threw", StringComparison.Ordinal)]));
+        Assert.Equal(["an event of the server (OnStarted)", "an event of the server (OnStopping)"],
+            _notices.Select(static n => n.Message[..n.Message.IndexOf(" threw", StringComparison.Ordinal)]));
     }
 
     [Fact]
@@ -194,9 +229,11 @@ public sealed class MistakeTests
         string file = Path.Combine(folder, "file");
         File.WriteAllText(file, "");
         Assert.Contains("a directory is at that path", BindErrorAt(folder).Message, StringComparison.Ordinal);
-        Assert.Contains("a file is at that path, which is no socket", BindErrorAt(file).Message, StringComparison.Ordinal);
+        Assert.Contains("a file is at that path, which is no socket", BindErrorAt(file).Message,
+            StringComparison.Ordinal);
         Directory.Delete(folder, recursive: true);
-        Assert.Contains("IPAddress.IPv6Any", Datagrams.DatagramErrors.JoinFailure(new MulticastGroup(IPAddress.Parse("ff02::1")), Errno.ENOPROTOOPT).Message, StringComparison.Ordinal);
+        Assert.Contains("IPAddress.IPv6Any", Datagrams.DatagramErrors.JoinFailure(
+            new MulticastGroup(IPAddress.Parse("ff02::1")), Errno.ENOPROTOOPT).Message, StringComparison.Ordinal);
     }
 
     [Fact]
@@ -214,10 +251,15 @@ public sealed class MistakeTests
     public void Calls_at_the_wrong_moment_say_what_to_call_instead()
     {
         MemoryEngine engine = NewEngine();
-        Assert.Contains("LoopCount", Assert.Throws<ArgumentOutOfRangeException>(() => engine.GetLoop(1)).Message, StringComparison.Ordinal);
+        Assert.Contains("LoopCount", Assert.Throws<ArgumentOutOfRangeException>(() => engine.GetLoop(1)).Message,
+            StringComparison.Ordinal);
         CallClient calls = new(new ClientOptions { Engine = engine, EndPoint = s_here });
-        Assert.Contains("ConnectAsync first", Assert.Throws<CallException>(() => engine.Run(calls.CallAsync(new byte[1]))).Message, StringComparison.Ordinal);
-        Assert.Contains("OnConnected", Assert.Throws<InvalidOperationException>(() => new Script().After(TimeSpan.Zero)).Message, StringComparison.Ordinal);
+        Assert.Contains("ConnectAsync first",
+            Assert.Throws<CallException>(() => engine.Run(calls.CallAsync(new byte[1]))).Message,
+            StringComparison.Ordinal);
+        Assert.Contains("OnConnected",
+            Assert.Throws<InvalidOperationException>(() => new Script().After(TimeSpan.Zero)).Message,
+            StringComparison.Ordinal);
         Server server = new(new ServerOptions { Engine = engine, EndPoint = s_here }, static () => new Script());
         engine.Run(server.StartAsync());
         Client client = new(new ClientOptions { Engine = engine, EndPoint = s_here }, static () => new Script());
@@ -228,16 +270,21 @@ public sealed class MistakeTests
         Assert.True(server.IsAccepting);
         engine.Run(engine.DisposeAsync());
         Assert.False(server.IsAccepting);
-        Assert.Contains("MemoryEngine", Assert.Throws<ArgumentException>(() => new ClientOptions { Address = "memory://here" }.Validate(Engine.Default)).Message, StringComparison.Ordinal);
-        Assert.Contains("awaits all its reads and writes", Streams.StreamSession.Disposed().Message, StringComparison.Ordinal);
+        Assert.Contains("MemoryEngine", Assert.Throws<ArgumentException>(
+            () => new ClientOptions { Address = "memory://here" }.Validate(Engine.Default)).Message,
+            StringComparison.Ordinal);
+        Assert.Contains("awaits all its reads and writes", Streams.StreamSession.Disposed().Message,
+            StringComparison.Ordinal);
     }
 
     [Fact]
     public void A_failed_handshake_leads_to_the_page_about_handshakes()
     {
         CloseReason reason = new(CloseCause.TlsHandshake, 0, new TlsException(TlsFailure.NotTls, "not TLS"));
-        Assert.EndsWith("whimbrel explain tls-handshake.", PendingConnect.Failure([s_here], reason).Message, StringComparison.Ordinal);
-        Assert.EndsWith("whimbrel explain cannot-connect.", PendingConnect.Failure([s_here], new CloseReason(CloseCause.Refused)).Message, StringComparison.Ordinal);
+        Assert.EndsWith("whimbrel explain tls-handshake.", PendingConnect.Failure([s_here], reason).Message,
+            StringComparison.Ordinal);
+        Assert.EndsWith("whimbrel explain cannot-connect.",
+            PendingConnect.Failure([s_here], new CloseReason(CloseCause.Refused)).Message, StringComparison.Ordinal);
     }
 
     private static NetworkError BindErrorAt(string path)
@@ -246,7 +293,8 @@ public sealed class MistakeTests
         return BindError.Describe(here, Errno.EADDRINUSE, Connections.SocketFactory.NoSocketAt(here));
     }
 
-    private static void Run(ValueTask task) => task.AsTask().Wait(TimeSpan.FromSeconds(30), TestContext.Current.CancellationToken);
+    private static void Run(ValueTask task) =>
+        task.AsTask().Wait(TimeSpan.FromSeconds(30), TestContext.Current.CancellationToken);
 
     private sealed class TakesNothing : Session
     {

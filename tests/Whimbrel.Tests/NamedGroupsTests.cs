@@ -37,7 +37,8 @@ public sealed class NamedGroupsTests : IDisposable
     private void Connect(int count)
     {
         for (int i = 0; i < count; i++) _peers.Add(_engine.Connect(s_here));
-        _engine.RunUntil(() => _server.SessionCount == count && _sessions.Count == count && _server.Sessions.Count == count);
+        _engine.RunUntil(() => _server.SessionCount == count && _sessions.Count == count
+            && _server.Sessions.Count == count);
     }
 
     private void OnLoop(Action action) => _engine.OnLoop(action);
@@ -64,7 +65,8 @@ public sealed class NamedGroupsTests : IDisposable
                 {
                     SessionGroup room = _server.Groups[Name(i)];
                     room.Join(_sessions[0]);
-                    if (onLoop && _server.Groups.Count != 1) Assert.Fail($"{_server.Groups.Count} groups, and one has a member");
+                    if (onLoop && _server.Groups.Count != 1)
+                        Assert.Fail($"{_server.Groups.Count} groups, and one has a member");
                     room.Leave(_sessions[0]);
                 }
             };

@@ -64,7 +64,8 @@ public sealed class NetworkAddressTests
     [InlineData("http://localhost:5000/", "tcp://localhost:5000")]
     [InlineData("https://[::1]", "tls://[::1]:443")]
     [InlineData("https://+:8443", "tls://*:8443")]
-    public void Addresses_of_HTTP_mean_the_same_as_those_of_the_core(string text, string same) => Assert.Equal(NetworkAddress.Parse(same), NetworkAddress.Parse(text));
+    public void Addresses_of_HTTP_mean_the_same_as_those_of_the_core(string text, string same) =>
+        Assert.Equal(NetworkAddress.Parse(same), NetworkAddress.Parse(text));
 
     [Fact]
     public void It_gives_what_sockets_take()
@@ -72,19 +73,22 @@ public sealed class NetworkAddressTests
         Assert.Equal(new IPEndPoint(IPAddress.Loopback, 0), NetworkAddress.Parse("tcp://127.0.0.1:0").ToEndPoint());
         Assert.Equal(new IPEndPoint(IPAddress.IPv6Loopback, 0), NetworkAddress.Parse("tcp://[::1]:0").ToEndPoint());
         Assert.Equal(new DnsEndPoint("localhost", 80), NetworkAddress.Parse("tcp://localhost:80").ToEndPoint());
-        Assert.Equal(new IPEndPoint(Socket.OSSupportsIPv6 ? IPAddress.IPv6Any : IPAddress.Any, 0), NetworkAddress.Parse("tcp://*:0").ToEndPoint());
+        Assert.Equal(new IPEndPoint(Socket.OSSupportsIPv6 ? IPAddress.IPv6Any : IPAddress.Any, 0),
+            NetworkAddress.Parse("tcp://*:0").ToEndPoint());
         Assert.Throws<NotSupportedException>(() => NetworkAddress.Parse("memory://a").ToEndPoint());
     }
 
     [Fact]
     public void An_IPv4_address_in_the_form_of_IPv6_is_given_as_IPv4() =>
-        Assert.Equal(new IPEndPoint(IPAddress.Loopback, 0), NetworkAddress.Parse("tcp://[::ffff:127.0.0.1]:0").ToEndPoint());
+        Assert.Equal(new IPEndPoint(IPAddress.Loopback, 0),
+            NetworkAddress.Parse("tcp://[::ffff:127.0.0.1]:0").ToEndPoint());
 
     [Fact]
     public void A_scope_is_a_number_or_the_name_of_an_interface()
     {
         Assert.Equal(7, ((IPEndPoint)NetworkAddress.Parse("tcp://[fe80::1%7]:80").ToEndPoint()).Address.ScopeId);
-        NetworkInterface? any = NetworkInterface.GetAllNetworkInterfaces().FirstOrDefault(static i => i.Supports(NetworkInterfaceComponent.IPv6));
+        NetworkInterface? any = NetworkInterface.GetAllNetworkInterfaces()
+            .FirstOrDefault(static i => i.Supports(NetworkInterfaceComponent.IPv6));
         Assert.SkipWhen(any is null, "This machine has no interface with IPv6.");
         IPAddress address = ((IPEndPoint)NetworkAddress.Parse($"tcp://[fe80::1%{any.Name}]:80").ToEndPoint()).Address;
         Assert.Equal(any.GetIPProperties().GetIPv6Properties().Index, address.ScopeId);
@@ -99,14 +103,17 @@ public sealed class NetworkAddressTests
         Assert.NotEqual(address, NetworkAddress.Parse("tcp://localhost:https"));
         Assert.Equal(new DnsEndPoint("localhost", 80), address.ToEndPoint());
         Assert.Equal(443, ((IPEndPoint)NetworkAddress.Parse("tcp://127.0.0.1:HTTPS").ToEndPoint()).Port);
-        FormatException e = Assert.Throws<FormatException>(() => NetworkAddress.Parse("tcp://localhost:htp-x").ToEndPoint());
-        Assert.Contains("names the service 'htp-x', which is not in the list of services of this system; give its port as a number", e.Message, StringComparison.Ordinal);
+        FormatException e =
+            Assert.Throws<FormatException>(() => NetworkAddress.Parse("tcp://localhost:htp-x").ToEndPoint());
+        Assert.Contains("names the service 'htp-x', which is not in the list of services of this system; give its port "
+            + "as a number", e.Message, StringComparison.Ordinal);
     }
 
     [Fact]
     public void A_list_of_services_is_read_with_aliases_and_comments_and_its_first_entry_wins()
     {
-        Dictionary<string, int> ports = ServiceNames.Read(["# all", "", "mine 1234/tcp our  yours # not this", "mine\t4321/tcp", "mine 99/udp", "x 0/tcp", "y 70000/tcp", "z tcp", "w /tcp", "http 8000/tcp"]);
+        Dictionary<string, int> ports = ServiceNames.Read(["# all", "", "mine 1234/tcp our  yours # not this",
+            "mine\t4321/tcp", "mine 99/udp", "x 0/tcp", "y 70000/tcp", "z tcp", "w /tcp", "http 8000/tcp"]);
         Assert.Equal((1234, 1234, 1234), (ports["mine"], ports["our"], ports["yours"]));
         Assert.Equal(8000, ports["http"]);
         Assert.Equal(443, ports["https"]);
@@ -121,7 +128,8 @@ public sealed class NetworkAddressTests
     [InlineData("unix:/a\0b", "it contains the character U+0000")]
     [InlineData("127.0.0.1", "the scheme and the port are missing; right would be tcp://127.0.0.1:80")]
     [InlineData("[::1]", "the scheme and the port are missing; right would be tcp://[::1]:80")]
-    [InlineData("udp://localhost:80", "'udp' is no scheme here: datagrams have a DatagramSocket (package Whimbrel.Datagrams), which takes an IPEndPoint")]
+    [InlineData("udp://localhost:80", "'udp' is no scheme here: datagrams have a DatagramSocket (package "
+        + "Whimbrel.Datagrams), which takes an IPEndPoint")]
     [InlineData("localhost:80", "the scheme is missing; right would be tcp://localhost:80")]
     [InlineData("/run/a.sock", "the scheme is missing; right would be unix:/run/a.sock")]
     [InlineData("://a:1", "the scheme is missing before '://'; right would be")]
@@ -129,14 +137,16 @@ public sealed class NetworkAddressTests
     [InlineData("tcp:/localhost:80", "'//' is missing after 'tcp:'; right would be tcp://localhost:80")]
     [InlineData("ftp://localhost:80", "'ftp' is no scheme here, allowed tcp, tls, http, https, unix and memory")]
     [InlineData("http://localhost:80/chat", "'/chat' follows the port; an address ends there")]
-    [InlineData("https://:443", "the host is missing; right would be https://localhost:443, or https://*:443 for every address of this machine")]
+    [InlineData("https://:443", "the host is missing; right would be https://localhost:443, or https://*:443 for every "
+        + "address of this machine")]
     [InlineData("tcp://+:80", "'+' cannot be part of a host name")]
     [InlineData("tls://localhost", "the port is missing; right would be tls://localhost:80")]
     [InlineData("tcp://", "the host and the port are missing")]
     [InlineData("tcp://localhost", "the port is missing; right would be tcp://localhost:80")]
     [InlineData("tcp://[::1]", "the port is missing; right would be tcp://[::1]:80")]
     [InlineData("tcp://localhost:", "the port is missing after the ':'")]
-    [InlineData("tcp://:80", "the host is missing; right would be tcp://localhost:80, or tcp://*:80 for every address of this machine")]
+    [InlineData("tcp://:80",
+        "the host is missing; right would be tcp://localhost:80, or tcp://*:80 for every address of this machine")]
     [InlineData("tcp://localhost:80/", "'/' follows the port; an address ends there")]
     [InlineData("tcp://localhost:80/a?b", "'/a?b' follows the port; an address ends there")]
     [InlineData("tcp://me@localhost:80", "a user before '@' has no meaning here")]
@@ -167,7 +177,8 @@ public sealed class NetworkAddressTests
     {
         Assert.False(NetworkAddress.TryParse(text, out NetworkAddress? address, out string? mistake));
         Assert.Null(address);
-        Assert.StartsWith($"'{Diagnostics.Escaped.Of(text)}' is no address: {expected}", mistake, StringComparison.Ordinal);
+        Assert.StartsWith($"'{Diagnostics.Escaped.Of(text)}' is no address: {expected}", mistake,
+            StringComparison.Ordinal);
         if (text is null) Assert.Throws<ArgumentNullException>(() => NetworkAddress.Parse(text!));
         else Assert.Equal(mistake, Assert.Throws<FormatException>(() => NetworkAddress.Parse(text)).Message);
     }
@@ -194,9 +205,12 @@ public sealed class NetworkAddressTests
         for (int seed = 1; seed <= 50_000; seed++)
         {
             Random random = new(seed);
-            string text = (random.Next(3) == 0 ? "" : "tcp://") + new string([.. Enumerable.Range(0, random.Next(20)).Select(_ => letters[random.Next(letters.Length)])]);
-            if (NetworkAddress.TryParse(text, out NetworkAddress? address, out string? mistake)) Assert.Equal(address, NetworkAddress.Parse(address.ToString()));
-            else Assert.StartsWith($"'{Diagnostics.Escaped.Of(text)}' is no address: ", mistake, StringComparison.Ordinal);
+            string text = (random.Next(3) == 0 ? "" : "tcp://") + new string(
+                [.. Enumerable.Range(0, random.Next(20)).Select(_ => letters[random.Next(letters.Length)])]);
+            if (NetworkAddress.TryParse(text, out NetworkAddress? address, out string? mistake))
+                Assert.Equal(address, NetworkAddress.Parse(address.ToString()));
+            else Assert.StartsWith($"'{Diagnostics.Escaped.Of(text)}' is no address: ", mistake,
+                StringComparison.Ordinal);
         }
     }
 }

@@ -47,9 +47,11 @@ public sealed class RecycledConnectionTests
         ["IsReceiving"] = "the engine was told to stop",
     };
 
-    private static readonly Type[] s_parts = [typeof(Tenancy), typeof(Life), typeof(SendQueue), typeof(ForeignWord), typeof(Whimbrel.Buffers.BlockQueue)];
+    private static readonly Type[] s_parts = [typeof(Tenancy), typeof(Life), typeof(SendQueue), typeof(ForeignWord),
+        typeof(Whimbrel.Buffers.BlockQueue)];
 
-    private static readonly FieldInfo s_operationCount = typeof(Connection).GetField("_operationCount", BindingFlags.Instance | BindingFlags.NonPublic)!;
+    private static readonly FieldInfo s_operationCount =
+        typeof(Connection).GetField("_operationCount", BindingFlags.Instance | BindingFlags.NonPublic)!;
 
     public static TheoryData<string> Lives => [.. s_lives.Keys];
 
@@ -152,7 +154,8 @@ public sealed class RecycledConnectionTests
         Tenant first = tenants.First();
         Tenant second = tenants.Last();
         MemoryEngine engine = new(1, faults: MemoryFaults.None);
-        Server server = new(new ServerOptions { Engine = engine, EndPoint = s_here, SendLimitBytes = 4096 }, tenants.Dequeue);
+        Server server = new(new ServerOptions { Engine = engine, EndPoint = s_here, SendLimitBytes = 4096 },
+            tenants.Dequeue);
         engine.Run(server.StartAsync());
         MemoryPeer peer = engine.Connect(s_here);
         engine.RunUntilIdle();
@@ -225,15 +228,20 @@ public sealed class RecycledConnectionTests
     {
         for (; type is not null && type != typeof(object) && type != typeof(ValueType); type = type.BaseType)
         {
-            foreach (FieldInfo field in type.GetFields(BindingFlags.Instance | BindingFlags.Public | BindingFlags.NonPublic | BindingFlags.DeclaredOnly))
+            foreach (FieldInfo field in type.GetFields(
+                BindingFlags.Instance | BindingFlags.Public | BindingFlags.NonPublic | BindingFlags.DeclaredOnly))
             {
                 if (!s_parts.Contains(field.FieldType)) yield return new Place([.. way, field]);
-                foreach (Place part in s_parts.Contains(field.FieldType) ? FieldsOf(field.FieldType, [.. way, field]) : []) yield return part;
+                foreach (Place part in s_parts.Contains(field.FieldType)
+                    ? FieldsOf(field.FieldType, [.. way, field])
+                    : [])
+                    yield return part;
             }
         }
     }
 
-    private static Dictionary<string, string> Look(Connection connection) => Fields().ToDictionary(static f => f.Name, f => Describe(f.Get(connection)));
+    private static Dictionary<string, string> Look(Connection connection) =>
+        Fields().ToDictionary(static f => f.Name, f => Describe(f.Get(connection)));
 
     private static string Describe(object? value) => value switch
     {
@@ -259,7 +267,9 @@ public sealed class RecycledConnectionTests
         if (type == typeof(string)) return "dirty";
         if (type == typeof(CloseReason)) return new CloseReason(CloseCause.UnreadLimit);
         if (type.IsEnum) return Enum.ToObject(type, 1);
-        return type.IsPrimitive ? Convert.ChangeType(77, type, System.Globalization.CultureInfo.InvariantCulture) : null;
+        return type.IsPrimitive
+            ? Convert.ChangeType(77, type, System.Globalization.CultureInfo.InvariantCulture)
+            : null;
     }
 
     /// <summary>A field of the connection, or of a part of it.</summary>
@@ -268,7 +278,8 @@ public sealed class RecycledConnectionTests
         internal FieldInfo Last => Way[^1];
 
         /// <summary>Name of the property if the field is its backing field.</summary>
-        internal string Name => Last.Name[0] == '<' ? Last.Name[1..Last.Name.IndexOf('>', StringComparison.Ordinal)] : Last.Name;
+        internal string Name =>
+            Last.Name[0] == '<' ? Last.Name[1..Last.Name.IndexOf('>', StringComparison.Ordinal)] : Last.Name;
 
         internal object? Get(object? of) => Way.Aggregate(of, static (value, field) => field.GetValue(value));
 

@@ -24,7 +24,13 @@ public sealed class ReserveTests
             using TestNetwork network = new(seed);
             SessionGroup everyone = new("everyone");
             Server server = new(
-                new ServerOptions { Engine = network.Engine, EndPoint = network.NewEndPoint(), SendLimitBytes = 64 * 1024 * 1024, Scheduling = scheduling },
+                new ServerOptions
+                {
+                    Engine = network.Engine,
+                    EndPoint = network.NewEndPoint(),
+                    SendLimitBytes = 64 * 1024 * 1024,
+                    Scheduling = scheduling
+                },
                 () =>
                 {
                     Sender sender = new(new Random(seed + sessions.Count), everyone, sessions, models[sessions.Count]);
@@ -41,9 +47,11 @@ public sealed class ReserveTests
 
             for (int i = 0; i < 2; i++)
             {
-                Assert.True(sessions[i].Model.SequenceEqual(arrived[i]), $"seed {seed}, peer {i}: {sessions[i].Model.Count} bytes were taken and {arrived[i].Count} arrived, or others");
+                Assert.True(sessions[i].Model.SequenceEqual(arrived[i]), $"seed {seed}, peer {i}: "
+                    + $"{sessions[i].Model.Count} bytes were taken and {arrived[i].Count} arrived, or others");
                 Assert.True(peers[i].IsConnected, $"seed {seed}");
-                Assert.All(sessions[i].Waiting, t => Assert.True(t is { IsCompletedSuccessfully: true, Result: SendResult.Queued }, $"seed {seed}"));
+                Assert.All(sessions[i].Waiting, t =>
+                    Assert.True(t is { IsCompletedSuccessfully: true, Result: SendResult.Queued }, $"seed {seed}"));
             }
         }
     }
@@ -121,11 +129,13 @@ public sealed class ReserveTests
         // True if it queued something.
         private bool SendSomething()
         {
-            byte[] data = Bytes(random.Next(4) switch { 0 => 0, 1 => random.Next(30_000, 70_000), _ => random.Next(1, 3_000) });
+            byte[] data =
+                Bytes(random.Next(4) switch { 0 => 0, 1 => random.Next(30_000, 70_000), _ => random.Next(1, 3_000) });
             switch (random.Next(8))
             {
                 case 0:
-                    return Taken(Send(Outgoing.Pieces(data.AsSpan(0, data.Length / 2), data.AsSpan(data.Length / 2))), data);
+                    return Taken(Send(Outgoing.Pieces(data.AsSpan(0, data.Length / 2), data.AsSpan(data.Length / 2))),
+                        data);
                 case 1:
                     return Taken(Send(Outgoing.Owned(new Owner([.. data]), data.Length)), data);
                 case 2 when data.Length > 0:
@@ -142,7 +152,8 @@ public sealed class ReserveTests
                 case 4:
                     return Taken(Send(Outgoing.Pieces(Pieces(data))), data);
                 case 5:
-                    ValueTask<SendResult> two = SendAsync(Outgoing.Pieces([data.AsMemory(0, data.Length / 3), data.AsMemory(data.Length / 3)]));
+                    ValueTask<SendResult> two =
+                        SendAsync(Outgoing.Pieces([data.AsMemory(0, data.Length / 3), data.AsMemory(data.Length / 3)]));
                     Model.AddRange(data);
                     Awaited(two);
                     return data.Length > 0;

@@ -20,7 +20,8 @@ public sealed class ServerTracesTests : IAsyncLifetime
     public async ValueTask InitializeAsync()
     {
         _engine = new Engine(new EngineOptions { Loops = 1, OnDiagnosticEvent = _notices.Add });
-        _server = new Server(new ServerOptions { Engine = _engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) }, () => new Echo(_currents));
+        _server = new Server(new ServerOptions { Engine = _engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) },
+            () => new Echo(_currents));
         await _server.StartAsync();
     }
 
@@ -43,7 +44,8 @@ public sealed class ServerTracesTests : IAsyncLifetime
     }
 
     /// <summary>Waits until the pool has created the activity source.</summary>
-    private static async Task<ActivityListener> ListenAsync(Action<Activity> onStopped, ActivitySamplingResult wanted = ActivitySamplingResult.AllData, bool throws = false)
+    private static async Task<ActivityListener> ListenAsync(Action<Activity> onStopped,
+        ActivitySamplingResult wanted = ActivitySamplingResult.AllData, bool throws = false)
     {
         TaskCompletionSource found = new(TaskCreationOptions.RunContinuationsAsynchronously);
         ActivityListener listener = new()
@@ -54,7 +56,8 @@ public sealed class ServerTracesTests : IAsyncLifetime
                 found.TrySetResult();
                 return true;
             },
-            Sample = (ref ActivityCreationOptions<ActivityContext> _) => throws ? throw new InvalidOperationException("a sampler") : wanted,
+            Sample = (ref ActivityCreationOptions<ActivityContext> _) =>
+                throws ? throw new InvalidOperationException("a sampler") : wanted,
             ActivityStopped = onStopped,
         };
         ActivitySource.AddActivityListener(listener);
@@ -74,7 +77,9 @@ public sealed class ServerTracesTests : IAsyncLifetime
     private static async Task SayAsync(Socket socket, string text)
     {
         await socket.SendAsync(System.Text.Encoding.ASCII.GetBytes(text), TestContext.Current.CancellationToken);
-        if (text != "x") Assert.Equal(1, await socket.ReceiveAsync(new byte[1], TestContext.Current.CancellationToken).AsTask().WaitAsync(s_deadline, TestContext.Current.CancellationToken));
+        if (text != "x")
+            Assert.Equal(1, await socket.ReceiveAsync(new byte[1], TestContext.Current.CancellationToken).AsTask()
+                .WaitAsync(s_deadline, TestContext.Current.CancellationToken));
     }
 
     private Activity Next()
@@ -92,14 +97,20 @@ public sealed class ServerTracesTests : IAsyncLifetime
         IPEndPoint local = (IPEndPoint)goes.LocalEndPoint!;
         goes.Dispose();
         Activity closed = Next();
-        Assert.Equal(("connection", ActivityKind.Server, ActivityStatusCode.Unset, default), (closed.DisplayName, closed.Kind, closed.Status, closed.ParentSpanId));
-        Assert.Equal(("tcp", "ipv4", "127.0.0.1", ((IPEndPoint)_server.EndPoint!).Port), (closed.GetTagItem("network.transport"), closed.GetTagItem("network.type"), closed.GetTagItem("server.address"), closed.GetTagItem("server.port")));
-        Assert.Equal(("127.0.0.1", local.Port), (closed.GetTagItem("network.peer.address"), closed.GetTagItem("network.peer.port")));
-        Assert.Equal(("PeerClosed", null), (closed.GetTagItem("whimbrel.close.cause"), closed.GetTagItem("error.type")));
+        Assert.Equal(("connection", ActivityKind.Server, ActivityStatusCode.Unset, default),
+            (closed.DisplayName, closed.Kind, closed.Status, closed.ParentSpanId));
+        Assert.Equal(("tcp", "ipv4", "127.0.0.1", ((IPEndPoint)_server.EndPoint!).Port),
+            (closed.GetTagItem("network.transport"), closed.GetTagItem("network.type"),
+                closed.GetTagItem("server.address"), closed.GetTagItem("server.port")));
+        Assert.Equal(("127.0.0.1", local.Port),
+            (closed.GetTagItem("network.peer.address"), closed.GetTagItem("network.peer.port")));
+        Assert.Equal(("PeerClosed", null),
+            (closed.GetTagItem("whimbrel.close.cause"), closed.GetTagItem("error.type")));
 
         using Socket aborted = await ConnectAsync("x");
         Activity failed = Next();
-        Assert.Equal(("LocalAbort", "LocalAbort", ActivityStatusCode.Error), (failed.GetTagItem("whimbrel.close.cause"), failed.GetTagItem("error.type"), failed.Status));
+        Assert.Equal(("LocalAbort", "LocalAbort", ActivityStatusCode.Error),
+            (failed.GetTagItem("whimbrel.close.cause"), failed.GetTagItem("error.type"), failed.Status));
         Assert.NotEqual(closed.GetTagItem("whimbrel.session.id"), failed.GetTagItem("whimbrel.session.id"));
         Assert.NotEqual(closed.TraceId, failed.TraceId);
 
@@ -126,7 +137,8 @@ public sealed class ServerTracesTests : IAsyncLifetime
     [InlineData(false)]
     public async Task A_listener_that_throws_ends_nothing_and_is_named(bool atBegin)
     {
-        using ActivityListener listener = await ListenAsync(static _ => throw new InvalidOperationException("a listener"), throws: atBegin);
+        using ActivityListener listener =
+            await ListenAsync(static _ => throw new InvalidOperationException("a listener"), throws: atBegin);
         using Socket stays = await ConnectAsync("a");
         (await ConnectAsync("a")).Dispose();
 

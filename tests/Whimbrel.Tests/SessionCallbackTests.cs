@@ -32,7 +32,8 @@ public sealed class SessionCallbackTests
     [Theory]
     [InlineData(Scheduling.Inline)]
     [InlineData(Scheduling.ThreadPool)]
-    public void An_exception_of_a_callback_is_reported_by_its_name_and_ends_the_connection_and_then_notifies_the_host(Scheduling scheduling)
+    public void An_exception_of_a_callback_is_reported_by_its_name_and_ends_the_connection_and_then_notifies_the_host(
+        Scheduling scheduling)
     {
         List<(Session, bool)> behind = [];
         SessionCallback news = new("OnNews", static (_, _) => throw new FormatException("odd"))
@@ -98,16 +99,20 @@ public sealed class SessionCallbackTests
         engine.Run(engine.DisposeAsync());
     }
 
-    private static (MemoryEngine Engine, Connection Connection) Connect(Reader reader, Scheduling scheduling, List<string>? notices = null)
+    private static (MemoryEngine Engine, Connection Connection) Connect(Reader reader, Scheduling scheduling,
+        List<string>? notices = null)
     {
         (MemoryEngine engine, Connection connection, _) = Meet(reader, scheduling, notices);
         return (engine, connection);
     }
 
-    private static (MemoryEngine Engine, Connection Connection, MemoryPeer Peer) Meet(Session session, Scheduling scheduling, List<string>? notices = null)
+    private static (MemoryEngine Engine, Connection Connection, MemoryPeer Peer) Meet(Session session,
+        Scheduling scheduling, List<string>? notices = null)
     {
-        MemoryEngine engine = new(1, onDiagnosticEvent: notice => notices?.Add(notice.ToString()), faults: MemoryFaults.None);
-        Server server = new(new ServerOptions { Engine = engine, EndPoint = s_here, Scheduling = scheduling }, () => session);
+        MemoryEngine engine = new(1, onDiagnosticEvent: notice => notices?.Add(notice.ToString()),
+            faults: MemoryFaults.None);
+        Server server = new(new ServerOptions { Engine = engine, EndPoint = s_here, Scheduling = scheduling },
+            () => session);
         engine.Run(server.StartAsync());
         MemoryPeer peer = engine.Connect(s_here);
         engine.RunUntilIdle();

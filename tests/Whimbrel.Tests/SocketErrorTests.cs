@@ -58,7 +58,8 @@ public sealed class SocketErrorTests
         NetworkError error = new(code, ErrorCategory.System, "");
         if (code != 0) Assert.Equal(expected, error.SocketError);
         // Back to a number with the same meaning.
-        Assert.Equal(expected, new NetworkError(NetworkError.CodeOf(expected), expected == SocketError.Success ? ErrorCategory.None : ErrorCategory.System, "").SocketError);
+        Assert.Equal(expected, new NetworkError(NetworkError.CodeOf(expected),
+            expected == SocketError.Success ? ErrorCategory.None : ErrorCategory.System, "").SocketError);
     }
 
     [Theory]
@@ -75,7 +76,8 @@ public sealed class SocketErrorTests
     [InlineData(SocketError.Shutdown, 32)]
     [InlineData(SocketError.TypeNotFound, 5)]
     [InlineData(SocketError.Success, 0)]
-    public void Of_several_numbers_the_usual_one_stands_for_an_error_of_sockets(SocketError error, int expected) => Assert.Equal(expected, NetworkError.CodeOf(error));
+    public void Of_several_numbers_the_usual_one_stands_for_an_error_of_sockets(SocketError error, int expected) =>
+        Assert.Equal(expected, NetworkError.CodeOf(error));
 
     [Theory]
     [InlineData(ErrorCategory.None, SocketError.Success)]
@@ -85,7 +87,8 @@ public sealed class SocketErrorTests
     [InlineData(ErrorCategory.Limit, SocketError.NoBufferSpaceAvailable)]
     [InlineData(ErrorCategory.User, SocketError.SocketError)]
     [InlineData(ErrorCategory.Tls, SocketError.SocketError)]
-    public void Without_an_error_number_the_category_describes_the_error(ErrorCategory category, SocketError expected) =>
+    public void Without_an_error_number_the_category_describes_the_error(ErrorCategory category,
+        SocketError expected) =>
         Assert.Equal(expected, new NetworkError(0, category, "").SocketError);
 
     [Fact]

@@ -72,7 +72,8 @@ public sealed class StrandBlocksTests
         List<StrandBlock> taken = [];
         for (int i = 0; i < StrandBlocks.MaxKeptLarge + 3; i++) taken.Add(blocks.TakeLarge());
         foreach (StrandBlock block in taken) block.Dispose();
-        Assert.Equal(StrandBlocks.MaxKeptLarge, Enumerable.Range(0, taken.Count).Count(_ => taken.Contains(blocks.TakeLarge())));
+        Assert.Equal(StrandBlocks.MaxKeptLarge,
+            Enumerable.Range(0, taken.Count).Count(_ => taken.Contains(blocks.TakeLarge())));
         Assert.Equal(2 + taken.Count, blocks.Outstanding);
     }
 
@@ -80,7 +81,8 @@ public sealed class StrandBlocksTests
     public void Much_is_held_from_two_MiB_on_until_enough_came_back()
     {
         StrandBlocks blocks = new();
-        List<StrandBlock> held = [.. Enumerable.Range(0, 31).Select(_ => blocks.TakeLarge()), blocks.Take(), blocks.Take()];
+        List<StrandBlock> held = [.. Enumerable.Range(0, 31).Select(_ => blocks.TakeLarge()), blocks.Take(),
+            blocks.Take()];
         Assert.False(blocks.IsMuchHeld);
         StrandBlock one = blocks.Take();
         Assert.True(blocks.IsMuchHeld);
@@ -138,7 +140,8 @@ public sealed class StrandBlocksTests
                     one.Bytes[0] = mark;
                     two.Bytes[0] = mark;
                     one.Length = two.Length = 1;
-                    if (ReferenceEquals(one, two) || one.Written[0] != mark || two.Written[0] != mark) Interlocked.Increment(ref strangers);
+                    if (ReferenceEquals(one, two) || one.Written[0] != mark || two.Written[0] != mark)
+                        Interlocked.Increment(ref strangers);
                     blocks.Return(one);
                     blocks.Return(two);
                 }

@@ -33,12 +33,15 @@ public sealed class TestPeerTests
     [Fact]
     public void Lines_are_received_one_by_one_and_a_missing_one_shows_what_has_come()
     {
-        using TestPeer peer = TestPeer.Connect(static () => new Script { WhenConnected = static s => s.Send("one\r\ntwo\n\nre") });
+        using TestPeer peer =
+            TestPeer.Connect(static () => new Script { WhenConnected = static s => s.Send("one\r\ntwo\n\nre") });
         Assert.Equal("one", peer.ReceiveLine());
         Assert.Equal("two", peer.ReceiveLine());
         Assert.Equal("", peer.ReceiveLine());
-        Assert.Contains("\"re\"", Assert.Throws<InvalidOperationException>(() => peer.ReceiveLine()).Message, StringComparison.Ordinal);
-        Assert.Contains("3 bytes were expected, and 2 have come: \"re\"", Assert.Throws<InvalidOperationException>(() => peer.Receive(3)).Message, StringComparison.Ordinal);
+        Assert.Contains("\"re\"", Assert.Throws<InvalidOperationException>(() => peer.ReceiveLine()).Message,
+            StringComparison.Ordinal);
+        Assert.Contains("3 bytes were expected, and 2 have come: \"re\"",
+            Assert.Throws<InvalidOperationException>(() => peer.Receive(3)).Message, StringComparison.Ordinal);
         Assert.Equal("re", peer.ReceiveText());
     }
 
@@ -46,7 +49,8 @@ public sealed class TestPeerTests
     public void A_peer_that_splits_gives_every_byte_by_itself()
     {
         List<int> pieces = [];
-        using TestPeer peer = TestPeer.Connect(() => new Script { WhenReceived = (_, data) => pieces.Add(data.Length) });
+        using TestPeer peer =
+            TestPeer.Connect(() => new Script { WhenReceived = (_, data) => pieces.Add(data.Length) });
         peer.Send("whole");
         peer.SplitEveryByte = true;
         peer.Send("split");
@@ -117,7 +121,8 @@ public sealed class TestPeerTests
         peer.Advance(TimeSpan.FromMilliseconds(1));
         Assert.Equal([("every", TimeSpan.FromSeconds(20))], fired);
         peer.Advance(TimeSpan.FromSeconds(25));
-        Assert.Equal([("every", TimeSpan.FromSeconds(20)), ("after", TimeSpan.FromSeconds(30)), ("every", TimeSpan.FromSeconds(40))], fired);
+        Assert.Equal([("every", TimeSpan.FromSeconds(20)), ("after", TimeSpan.FromSeconds(30)),
+            ("every", TimeSpan.FromSeconds(40))], fired);
         Assert.Equal(TimeSpan.FromSeconds(45), network.Elapsed);
         Assert.Throws<ArgumentOutOfRangeException>(() => peer.Advance(TimeSpan.FromSeconds(-1)));
     }
@@ -128,7 +133,8 @@ public sealed class TestPeerTests
         MemoryEngine engine = new(1);
         List<long> fired = [];
         long start = engine.VirtualTimeMs;
-        engine.GetLoop(0).StartTimer(TimeSpan.FromSeconds(1), _ => fired.Add(engine.VirtualTimeMs - start), null, TimeSpan.FromSeconds(1));
+        engine.GetLoop(0).StartTimer(TimeSpan.FromSeconds(1), _ => fired.Add(engine.VirtualTimeMs - start), null,
+            TimeSpan.FromSeconds(1));
         engine.RunFor(TimeSpan.FromSeconds(3.5));
         Assert.Equal([1000, 2000, 3000], fired);
         Assert.Equal(3500, engine.VirtualTimeMs - start);
@@ -139,7 +145,11 @@ public sealed class TestPeerTests
     [Fact]
     public void An_exception_of_a_session_is_rethrown_by_the_call_in_which_it_happened()
     {
-        TestPeer peer = TestPeer.Connect(static () => new Script { WhenReceived = static (_, data) => int.Parse(Encoding.UTF8.GetString(data), System.Globalization.CultureInfo.InvariantCulture) });
+        TestPeer peer = TestPeer.Connect(static () => new Script
+        {
+            WhenReceived = static (_, data) => int.Parse(Encoding.UTF8.GetString(data),
+                System.Globalization.CultureInfo.InvariantCulture)
+        });
         peer.Send("1");
         FormatException thrown = Assert.Throws<FormatException>(() => peer.Send("one"));
         Assert.Contains(nameof(TestPeerTests), thrown.StackTrace, StringComparison.Ordinal);
@@ -154,12 +164,20 @@ public sealed class TestPeerTests
     [Fact]
     public void Exceptions_of_every_callback_come_to_the_test()
     {
-        Assert.Throws<NotSupportedException>(() => TestPeer.Connect((Func<Session>)(static () => throw new NotSupportedException())));
-        Assert.Throws<NotSupportedException>(() => TestPeer.Connect(static () => new Script { WhenConnected = static _ => throw new NotSupportedException() }));
-        Assert.Throws<NotSupportedException>(() => TestPeer.Accept(static () => new Script { WhenConnected = static _ => throw new NotSupportedException() }));
-        Assert.Throws<NotSupportedException>(() => TestPeer.Accept((Func<Session>)(static () => throw new NotSupportedException())));
+        Assert.Throws<NotSupportedException>(
+            () => TestPeer.Connect((Func<Session>)(static () => throw new NotSupportedException())));
+        Assert.Throws<NotSupportedException>(() => TestPeer.Connect(
+            static () => new Script { WhenConnected = static _ => throw new NotSupportedException() }));
+        Assert.Throws<NotSupportedException>(() =>
+            TestPeer.Accept(static () => new Script { WhenConnected = static _ => throw new NotSupportedException() }));
+        Assert.Throws<NotSupportedException>(
+            () => TestPeer.Accept((Func<Session>)(static () => throw new NotSupportedException())));
 
-        TestPeer late = TestPeer.Connect(static () => new Script { WhenConnected = static s => s.After(TimeSpan.FromSeconds(1)), WhenTimer = static (_, _) => throw new NotSupportedException() });
+        TestPeer late = TestPeer.Connect(static () => new Script
+        {
+            WhenConnected = static s => s.After(TimeSpan.FromSeconds(1)),
+            WhenTimer = static (_, _) => throw new NotSupportedException()
+        });
         Assert.Throws<NotSupportedException>(() => late.Advance(TimeSpan.FromSeconds(1)));
         late.Dispose();
 
@@ -168,7 +186,8 @@ public sealed class TestPeerTests
         Assert.True(posted.IsConnected);
         posted.Dispose();
 
-        TestPeer last = TestPeer.Connect(static () => new Script { WhenDisconnected = static (_, _) => throw new NotSupportedException() });
+        TestPeer last = TestPeer.Connect(
+            static () => new Script { WhenDisconnected = static (_, _) => throw new NotSupportedException() });
         Assert.Throws<NotSupportedException>(last.Dispose);
         last.Dispose();
     }
@@ -240,7 +259,13 @@ public sealed class TestPeerTests
     {
         using TestNetwork network = new();
         Script session = new();
-        Server server = new(new ServerOptions { Engine = network.Engine, EndPoint = network.NewEndPoint(), SendLimitBytes = 10_000, SlowConsumer = SlowConsumer.DropNewest }, () => session);
+        Server server = new(new ServerOptions
+        {
+            Engine = network.Engine,
+            EndPoint = network.NewEndPoint(),
+            SendLimitBytes = 10_000,
+            SlowConsumer = SlowConsumer.DropNewest
+        }, () => session);
         TestPeer peer = network.Connect(server);
         peer.IsReading = false;
         List<SendResult> results = [];
@@ -259,7 +284,8 @@ public sealed class TestPeerTests
     [Fact]
     public void A_slow_consumer_is_disconnected_and_says_so()
     {
-        using TestPeer peer = TestPeer.Connect(static () => new Script { WhenReceived = static (s, _) => s.Send(new byte[300_000]) });
+        using TestPeer peer =
+            TestPeer.Connect(static () => new Script { WhenReceived = static (s, _) => s.Send(new byte[300_000]) });
         peer.IsReading = false;
         peer.Send("1");
         Assert.True(peer.IsAboveHighWaterMark == peer.BytesPending > 256 * 1024);
@@ -271,7 +297,8 @@ public sealed class TestPeerTests
     [Fact]
     public void Back_pressure_is_seen_and_ends_when_the_peer_reads()
     {
-        using TestPeer peer = TestPeer.Connect(static () => new Script { WhenReceived = static (s, _) => s.Send(new byte[400_000]) });
+        using TestPeer peer =
+            TestPeer.Connect(static () => new Script { WhenReceived = static (s, _) => s.Send(new byte[400_000]) });
         peer.IsReading = false;
         peer.Send("1");
         Assert.True(peer.IsAboveHighWaterMark);
@@ -354,7 +381,8 @@ public sealed class TestPeerTests
         SessionGroup room = new("room");
         Server server = new(
             new ServerOptions { Engine = network.Engine, EndPoint = network.NewEndPoint() },
-            () => new Script { WhenConnected = room.Join, WhenReceived = (s, data) => room.Broadcast(data, except: s) });
+            () =>
+                new Script { WhenConnected = room.Join, WhenReceived = (s, data) => room.Broadcast(data, except: s) });
         TestPeer[] peers = [network.Connect(server), network.Connect(server), network.Connect(server)];
         Assert.Equal(2, peers.Select(static p => p.Session.Loop).Distinct().Count());
         peers[0].Send("hello");
@@ -371,11 +399,13 @@ public sealed class TestPeerTests
     {
         using TestNetwork network = new();
         SessionContext? seen = null;
-        Server server = new(new ServerOptions { Engine = network.Engine, EndPoint = network.NewEndPoint(), MaxConnections = 2 }, context =>
-        {
-            seen = context;
-            return Echo();
-        });
+        Server server =
+            new(new ServerOptions { Engine = network.Engine, EndPoint = network.NewEndPoint(), MaxConnections = 2 },
+                context =>
+                {
+                    seen = context;
+                    return Echo();
+                });
         TestPeer one = network.Connect(server);
         Assert.Same(server, seen!.Server);
         Assert.Equal(one.EndPoint, seen.RemoteEndPoint);
@@ -388,13 +418,15 @@ public sealed class TestPeerTests
         Assert.True(refused.IsReset);
         two.Send("served");
         Assert.Equal("served", two.ReceiveText());
-        Assert.Throws<ArgumentException>(() => network.Connect(new Server(new ServerOptions { EndPoint = network.NewEndPoint() }, Echo)));
+        Assert.Throws<ArgumentException>(
+            () => network.Connect(new Server(new ServerOptions { EndPoint = network.NewEndPoint() }, Echo)));
     }
 
     [Fact]
     public void A_clients_session_is_driven_by_the_peer_it_connected_to()
     {
-        using TestPeer peer = TestPeer.Accept(static () => new Script { WhenConnected = static s => s.Send("login"), WhenReceived = static (s, _) => s.Close() });
+        using TestPeer peer = TestPeer.Accept(static () =>
+            new Script { WhenConnected = static s => s.Send("login"), WhenReceived = static (s, _) => s.Close() });
         Assert.Equal("login", peer.ReceiveText());
         Assert.NotNull(peer.Session.Client);
         peer.Send("welcome");
@@ -402,7 +434,8 @@ public sealed class TestPeerTests
 
         using TestNetwork network = new();
         Script? made = null;
-        Client client = new(new ClientOptions { Engine = network.Engine, EndPoint = network.NewEndPoint() }, () => made = Echo());
+        Client client = new(new ClientOptions { Engine = network.Engine, EndPoint = network.NewEndPoint() },
+            () => made = Echo());
         TestPeer first = network.Accept(client);
         Assert.Same(made, first.Session);
         first.Reset();
@@ -410,7 +443,8 @@ public sealed class TestPeerTests
         Assert.NotSame(first.Session, second.Session);
         second.Send("again");
         Assert.Equal("again", second.ReceiveText());
-        Assert.Throws<ArgumentException>(() => network.Accept(new Client(new ClientOptions { EndPoint = network.NewEndPoint() }, Echo)));
+        Assert.Throws<ArgumentException>(
+            () => network.Accept(new Client(new ClientOptions { EndPoint = network.NewEndPoint() }, Echo)));
     }
 
     [Fact]
@@ -420,7 +454,8 @@ public sealed class TestPeerTests
         Assert.False(peer.IsConnected);
         Assert.Equal(CloseCause.LocalClose, peer.CloseReason!.Value.Cause);
         Assert.Equal("failed LocalClose", ((Script)peer.Session).Calls[^1]);
-        Assert.Throws<NetworkException>(() => TestPeer.Accept(static () => new Script { WhenConnecting = static s => s.Close() }));
+        Assert.Throws<NetworkException>(
+            () => TestPeer.Accept(static () => new Script { WhenConnecting = static s => s.Close() }));
     }
 
     [Fact]

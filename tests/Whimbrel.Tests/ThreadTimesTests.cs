@@ -24,7 +24,8 @@ public sealed class ThreadTimesTests
     [InlineData("1 1 2", "")]
     [InlineData("1 1 2", "1 (a) ")]
     [InlineData("1 1 2", "1 (a")]
-    public void Anything_else_is_refused(string counts, string state) => Assert.False(ThreadTimes.TryParse(Encoding.ASCII.GetBytes(counts), Encoding.ASCII.GetBytes(state), out _));
+    public void Anything_else_is_refused(string counts, string state) =>
+        Assert.False(ThreadTimes.TryParse(Encoding.ASCII.GetBytes(counts), Encoding.ASCII.GetBytes(state), out _));
 
     [Fact]
     public void A_thread_without_a_number_has_no_times()

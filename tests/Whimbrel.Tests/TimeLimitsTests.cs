@@ -9,7 +9,8 @@ public sealed class TimeLimitsTests
 
     /// <summary>Checks whenever the timeouts require, up to this time. Returns the first one that expired, and
     /// when.</summary>
-    private static (TimeLimit Passed, long AtMs) Run(TimeLimits limits, long fromMs, long toMs, Func<long, Traffic> traffic)
+    private static (TimeLimit Passed, long AtMs) Run(TimeLimits limits, long fromMs, long toMs,
+        Func<long, Traffic> traffic)
     {
         for (long now = fromMs; now <= toMs; now = Math.Max(now + 1, limits.NextLookMs))
         {
@@ -42,7 +43,12 @@ public sealed class TimeLimitsTests
             {
                 TimeLimits limits = new();
                 limits.Set((TimeLimit)kind, limitMs);
-                (TimeLimit passed, long at) = Run(limits, 0, 10 * limitMs, now => s_quiet with { Received = now >= lastByte ? 1 : 0, Sent = now >= lastByte ? 1 : 0, IsSending = kind == (int)TimeLimit.Send });
+                (TimeLimit passed, long at) = Run(limits, 0, 10 * limitMs, now => s_quiet with
+                {
+                    Received = now >= lastByte ? 1 : 0,
+                    Sent = now >= lastByte ? 1 : 0,
+                    IsSending = kind == (int)TimeLimit.Send
+                });
                 Assert.Equal((TimeLimit)kind, passed);
                 Assert.InRange(at - lastByte, limitMs, limitMs + ((limitMs + 3) / 4));
             }
@@ -69,7 +75,8 @@ public sealed class TimeLimitsTests
         Assert.Equal(TimeLimit.None, Run(limits, 0, 5_000, static _ => s_quiet with { IsRead = false }).Passed);
         // A hold that no check sees: at 5,350 for a millisecond.
         limits.Set(TimeLimit.Receive, 400);
-        (TimeLimit passed, long at) = Run(limits, 5_001, 9_000, static now => s_quiet with { HeldMs = now > 5_350 ? 1 : 0 });
+        (TimeLimit passed, long at) = Run(limits, 5_001, 9_000,
+            static now => s_quiet with { HeldMs = now > 5_350 ? 1 : 0 });
         Assert.Equal(TimeLimit.Receive, passed);
         Assert.InRange(at - 5_350, 400, 500);
     }
@@ -92,7 +99,8 @@ public sealed class TimeLimitsTests
         limits.Set(TimeLimit.Send, 400);
         Assert.Equal(TimeLimit.None, Run(limits, 0, 5_000, static _ => s_quiet).Passed);
         // The first check that sees it does not count: the data may have been queued just now.
-        (TimeLimit passed, long at) = Run(limits, 5_001, 9_000, static now => s_quiet with { IsSending = now >= 5_399 });
+        (TimeLimit passed, long at) = Run(limits, 5_001, 9_000,
+            static now => s_quiet with { IsSending = now >= 5_399 });
         Assert.Equal(TimeLimit.Send, passed);
         Assert.InRange(at - 5_399, 400, 500);
     }
@@ -151,13 +159,15 @@ public sealed class TimeLimitsTests
         // Half of the required rate: 5 s plus the time that the bytes earn, which is half of the time.
         TimeLimits limits = new();
         limits.Begin(body, 0, received: 1_000, 0);
-        (TimeLimit passed, long at) = Run(limits, 0, 60_000, static now => s_quiet with { Received = 1_000 + (now / 20) });
+        (TimeLimit passed, long at) = Run(limits, 0, 60_000,
+            static now => s_quiet with { Received = 1_000 + (now / 20) });
         Assert.Equal(TimeLimit.Phase, passed);
         Assert.InRange(at, 9_900, 10_050);
         // Exactly the required rate.
         limits = new();
         limits.Begin(body, 0, received: 1_000, 0);
-        Assert.Equal(TimeLimit.None, Run(limits, 0, 600_000, static now => s_quiet with { Received = 1_000 + (now / 10) }).Passed);
+        Assert.Equal(TimeLimit.None,
+            Run(limits, 0, 600_000, static now => s_quiet with { Received = 1_000 + (now / 10) }).Passed);
     }
 
     [Fact]
@@ -167,7 +177,8 @@ public sealed class TimeLimitsTests
         TimeLimits limits = new();
         limits.Begin(body, 0, 0, 0);
         // Paused from 1 s to 21 s, and silent.
-        (TimeLimit passed, long at) = Run(limits, 0, 60_000, static now => s_quiet with { IsRead = now is < 1_000 or >= 21_000, HeldMs = now >= 21_000 ? 20_000 : 0 });
+        (TimeLimit passed, long at) = Run(limits, 0, 60_000,
+            static now => s_quiet with { IsRead = now is < 1_000 or >= 21_000, HeldMs = now >= 21_000 ? 20_000 : 0 });
         Assert.Equal(TimeLimit.Phase, passed);
         Assert.Equal(24_000, at);
     }
@@ -209,7 +220,9 @@ public sealed class TimeLimitsTests
         }
 
         other.Join();
-        for (int i = 0; i < Rounds; i++) Assert.True(asked[i] || all[i].NextLookMs <= soon.LimitMs, $"round {i}: no check before {all[i].NextLookMs}");
+        for (int i = 0; i < Rounds; i++)
+            Assert.True(asked[i] || all[i].NextLookMs <= soon.LimitMs,
+                $"round {i}: no check before {all[i].NextLookMs}");
     }
 
     [Theory]
@@ -217,5 +230,6 @@ public sealed class TimeLimitsTests
     [InlineData(604_800_001, 0)]
     [InlineData(1_000, -1)]
     public void A_phase_checks_its_numbers(long limitMs, int rate) =>
-        Assert.ThrowsAny<ArgumentOutOfRangeException>(() => new SessionPhase("x", TimeSpan.FromMilliseconds(limitMs), rate));
+        Assert.ThrowsAny<ArgumentOutOfRangeException>(
+            () => new SessionPhase("x", TimeSpan.FromMilliseconds(limitMs), rate));
 }

@@ -7,7 +7,8 @@ public sealed class TimersTests
 {
     private static readonly Loop s_loop = new MemoryEngine(1).GetLoop(0);
 
-    private static LoopTimer Timer(Action<object?> callback, long periodMs = 0) => new(s_loop, callback, null) { PeriodMs = periodMs };
+    private static LoopTimer Timer(Action<object?> callback, long periodMs = 0) =>
+        new(s_loop, callback, null) { PeriodMs = periodMs };
 
     // What the queue must know of a timer: its due time, and its position, which is not later.
     private sealed class Expected
@@ -392,7 +393,10 @@ public sealed class TimersTests
         List<LoopTimer> all = [];
         for (int i = 0; i < count; i++)
         {
-            LoopTimer timer = new(loop, (number, isCancelled) => told[(int)number!] += isCancelled ? 1 : 1_000, i) { PeriodMs = i % 3 };
+            LoopTimer timer = new(loop, (number, isCancelled) => told[(int)number!] += isCancelled ? 1 : 1_000, i)
+            {
+                PeriodMs = i % 3
+            };
             all.Add(timer);
             timers.Set(timer, 100 - i);
         }

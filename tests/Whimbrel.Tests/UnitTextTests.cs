@@ -77,7 +77,8 @@ public sealed class UnitTextTests
     {
         Assert.False(UnitText.TryParseBytes(text, out long bytes));
         Assert.Equal(0, bytes);
-        Assert.StartsWith($"'{text}' is no size: a size is a number of bytes", Assert.Throws<FormatException>(() => UnitText.ParseBytes(text)).Message, StringComparison.Ordinal);
+        Assert.StartsWith($"'{text}' is no size: a size is a number of bytes",
+            Assert.Throws<FormatException>(() => UnitText.ParseBytes(text)).Message, StringComparison.Ordinal);
     }
 
     [Theory]
@@ -99,7 +100,8 @@ public sealed class UnitTextTests
     {
         Assert.False(UnitText.TryParseTime(text, out TimeSpan time));
         Assert.Equal(TimeSpan.Zero, time);
-        Assert.StartsWith($"'{text}' is no time: a time is written as", Assert.Throws<FormatException>(() => UnitText.ParseTime(text)).Message, StringComparison.Ordinal);
+        Assert.StartsWith($"'{text}' is no time: a time is written as",
+            Assert.Throws<FormatException>(() => UnitText.ParseTime(text)).Message, StringComparison.Ordinal);
     }
 
     [Theory]
@@ -170,7 +172,8 @@ public sealed class UnitTextTests
         try
         {
             // A comma in its numbers, and a special minus sign.
-            CultureInfo.CurrentCulture = new CultureInfo("") { NumberFormat = { NumberDecimalSeparator = ",", NegativeSign = "~" } };
+            CultureInfo.CurrentCulture =
+                new CultureInfo("") { NumberFormat = { NumberDecimalSeparator = ",", NegativeSign = "~" } };
             Random random = new(19);
             List<long> numbers = [0, 1, -1, long.MaxValue, long.MaxValue - 1, long.MinValue, long.MinValue + 1];
             for (int i = 0; i < 20_000; i++)
@@ -186,7 +189,8 @@ public sealed class UnitTextTests
             {
                 Assert.Equal(number, UnitText.ParseBytes(UnitText.FormatBytes(number)));
                 Assert.Equal(number, UnitText.ParseTime(UnitText.FormatTime(new TimeSpan(number))).Ticks);
-                Assert.True(UnitText.TryParseBytes(UnitText.RoundBytes(number), out _) || Math.Abs((decimal)number) > long.MaxValue - (1L << 53));
+                Assert.True(UnitText.TryParseBytes(UnitText.RoundBytes(number), out _)
+                    || Math.Abs((decimal)number) > long.MaxValue - (1L << 53));
                 Assert.NotEmpty(UnitText.RoundTime(new TimeSpan(number)));
             }
         }

@@ -33,7 +33,8 @@ public sealed class Utf8ReaderTests
         {
             for (int second = first; second <= _bytes.Length; second++)
             {
-                (List<string> pieces, byte[] rest) = Feed(static (ref Utf8Reader reader, List<string> got) => got.Add(reader.ReadText()), first, second);
+                (List<string> pieces, byte[] rest) =
+                    Feed(static (ref Utf8Reader reader, List<string> got) => got.Add(reader.ReadText()), first, second);
                 Assert.Equal(Text, string.Concat(pieces));
                 Assert.Empty(rest);
             }

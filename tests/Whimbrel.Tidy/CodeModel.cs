@@ -7,12 +7,16 @@ namespace Whimbrel.Tidy;
 // for symbols and never emitted; unresolved references yield "unknown".
 internal sealed class CodeModel
 {
-    private const string ImplicitUsings = "global using System; global using System.Collections.Generic; global using System.IO; global using System.Linq; global using System.Net.Http; global using System.Threading; global using System.Threading.Tasks;";
+    private const string ImplicitUsings = "global using System; global using System.Collections.Generic; global using "
+        + "System.IO; global using System.Linq; global using System.Net.Http; global using System.Threading; global "
+        + "using System.Threading.Tasks;";
 
-    private static readonly Lazy<MetadataReference[]> _framework = new(() => [.. ((string)AppContext.GetData("TRUSTED_PLATFORM_ASSEMBLIES")!)
-        .Split(System.IO.Path.PathSeparator)
-        .Where(p => System.IO.Path.GetFileName(p) is var name && (name.StartsWith("System.", StringComparison.Ordinal) || name.StartsWith("Microsoft.Win32", StringComparison.Ordinal)))
-        .Select(p => MetadataReference.CreateFromFile(p))]);
+    private static readonly Lazy<MetadataReference[]> _framework =
+        new(() => [.. ((string)AppContext.GetData("TRUSTED_PLATFORM_ASSEMBLIES")!)
+            .Split(System.IO.Path.PathSeparator)
+            .Where(p => System.IO.Path.GetFileName(p) is var name && (name.StartsWith("System.",
+                StringComparison.Ordinal) || name.StartsWith("Microsoft.Win32", StringComparison.Ordinal)))
+            .Select(p => MetadataReference.CreateFromFile(p))]);
 
     private readonly CSharpCompilation _compilation;
 
@@ -22,7 +26,8 @@ internal sealed class CodeModel
         _compilation = CSharpCompilation.Create("Model",
             [.. Files.Select(f => f.Tree), CSharpSyntaxTree.ParseText(ImplicitUsings, SourceFile.ParseOptions)],
             _framework.Value,
-            new CSharpCompilationOptions(OutputKind.DynamicallyLinkedLibrary, allowUnsafe: true, nullableContextOptions: NullableContextOptions.Enable));
+            new CSharpCompilationOptions(OutputKind.DynamicallyLinkedLibrary, allowUnsafe: true,
+                nullableContextOptions: NullableContextOptions.Enable));
     }
 
     public IReadOnlyList<SourceFile> Files { get; }
@@ -40,7 +45,8 @@ internal sealed class CodeModel
         }
     }
 
-    public static string PathOf(ISymbol symbol) => symbol.DeclaringSyntaxReferences.FirstOrDefault()?.SyntaxTree.FilePath ?? "";
+    public static string PathOf(ISymbol symbol) =>
+        symbol.DeclaringSyntaxReferences.FirstOrDefault()?.SyntaxTree.FilePath ?? "";
 
     public static Finding At(ISymbol symbol, string what)
     {

@@ -16,9 +16,11 @@ public class DefectTests
     [Theory]
     [InlineData("file: Engines/Timers.cs\ntests: Tests TimersTests\n-        these lines are nowhere", "stand 0 times")]
     [InlineData("file: Engines/Timers.cs\ntests: Tests TimersTests\n-    }\n+    };", "times in Engines/Timers.cs")]
-    [InlineData("file: Engines/Timers.cs\ntests: Tests TimersTests\n@@ no such method\n-            index = parent;", "'no such method' stands 0 times")]
+    [InlineData("file: Engines/Timers.cs\ntests: Tests TimersTests\n@@ no such method\n-            index = parent;",
+        "'no such method' stands 0 times")]
     [InlineData("file: Nowhere.cs\ntests: Tests TimersTests\n-    }", "there is no src/Whimbrel/Nowhere.cs")]
-    [InlineData("file: Engines/Timers.cs\ntests: Tests TimersTests\n the same line", "with lines that begin with - or +")]
+    [InlineData("file: Engines/Timers.cs\ntests: Tests TimersTests\n the same line",
+        "with lines that begin with - or +")]
     [InlineData("file: Engines/Timers.cs\ntests: Trials TimersTests\n-    }", "no project Trials")]
     public void A_defect_without_a_place_is_found(string entry, string complaint)
     {
@@ -38,8 +40,13 @@ public class DefectTests
 
     private static (int Code, string Output) Check(params string[] more)
     {
-        Assert.SkipUnless(Environment.GetEnvironmentVariable("PATH")!.Split(':').Any(static p => File.Exists(Path.Combine(p, "python3"))), "python3 is not installed.");
-        ProcessStartInfo start = new("python3", [Path.Combine(Repository.Root, "tests", "mutate"), "--check", .. more]) { RedirectStandardOutput = true, RedirectStandardError = true };
+        Assert.SkipUnless(Environment.GetEnvironmentVariable("PATH")!.Split(':')
+            .Any(static p => File.Exists(Path.Combine(p, "python3"))), "python3 is not installed.");
+        ProcessStartInfo start = new("python3", [Path.Combine(Repository.Root, "tests", "mutate"), "--check", .. more])
+        {
+            RedirectStandardOutput = true,
+            RedirectStandardError = true
+        };
         using Process script = Process.Start(start)!;
         Task<string> mistakes = script.StandardError.ReadToEndAsync();
         string output = script.StandardOutput.ReadToEnd() + mistakes.Result;

@@ -27,12 +27,14 @@ public class DocumentTests
             .Where(static cells => cells.Length > 3 && Enum.TryParse<ConnectionState>(cells[1].Trim(), out _))
             .Select(static cells => $"{cells[1].Trim()} -> {cells[2].Trim()}")];
         ConnectionState[] states = Enum.GetValues<ConnectionState>();
-        Assert.Equal(states.Select(from => $"{from} -> {string.Join(", ", states.Where(to => Life.IsLegal(from, to)))}"), rows);
+        Assert.Equal(
+            states.Select(from => $"{from} -> {string.Join(", ", states.Where(to => Life.IsLegal(from, to)))}"), rows);
     }
 
     [Fact]
     public void Links_between_documents_resolve() => Judge.None(Repository.PathsEnding(".md").SelectMany(p =>
-        Documents.Links(p, Repository.Read(p), path => Exists(path) ? Repository.Read(path) : null, path => Directory.Exists(Path.Combine(Repository.Root, path)))));
+        Documents.Links(p, Repository.Read(p), path => Exists(path) ? Repository.Read(path) : null,
+            path => Directory.Exists(Path.Combine(Repository.Root, path)))));
 
     [Fact]
     public void A_broken_link_is_found()
@@ -41,11 +43,13 @@ public class DocumentTests
         Judge.Finds("there is no docs/c.md", Documents.Links("docs/a.md", "see [c](c.md)", Read, _ => false));
         Judge.Finds("#two", Documents.Links("docs/a.md", "see [b](b.md#two)", Read, _ => false));
         Judge.Finds("#two", Documents.Links("docs/a.md", "# One\nsee [here](#two)", Read, _ => false));
-        Judge.None(Documents.Links("docs/x/a.md", "see [b](../b.md#the-one-heading), `[no](link.md)`, [x](https://example.org)\n```\n[no](link.md)\n```", Read, _ => false));
+        Judge.None(Documents.Links("docs/x/a.md", "see [b](../b.md#the-one-heading), `[no](link.md)`, "
+            + "[x](https://example.org)\n```\n[no](link.md)\n```", Read, _ => false));
     }
 
     [Fact]
-    public void Tables_of_documents_are_well_formed() => Judge.None(Repository.PathsEnding(".md").SelectMany(static p => Documents.Tables(p, Repository.Read(p))));
+    public void Tables_of_documents_are_well_formed() =>
+        Judge.None(Repository.PathsEnding(".md").SelectMany(static p => Documents.Tables(p, Repository.Read(p))));
 
     [Fact]
     public void A_broken_table_is_found()
@@ -57,7 +61,8 @@ public class DocumentTests
 
     [Fact]
     public void At_most_ten_tests_are_in_quarantine_each_with_a_suspected_cause() =>
-        Judge.None(Documents.Quarantine("tests/quarantine.txt", Repository.Read("tests/quarantine.txt"), MethodNames()));
+        Judge.None(Documents.Quarantine("tests/quarantine.txt", Repository.Read("tests/quarantine.txt"),
+            MethodNames()));
 
     [Fact]
     public void A_wrong_row_of_the_quarantine_is_found()
@@ -66,13 +71,15 @@ public class DocumentTests
         Judge.None(Documents.Quarantine("q.txt", "# comment\nN.A.Present: a race of the test\n", methods));
         Judge.Finds("no such test", Documents.Quarantine("q.txt", "N.A.Missing: a race", methods));
         Judge.Finds("not of the form", Documents.Quarantine("q.txt", "N.A.Present", methods));
-        Judge.Finds("more than 10", Documents.Quarantine("q.txt", string.Concat(Enumerable.Repeat("N.A.Present: a race\n", 11)), methods));
+        Judge.Finds("more than 10",
+            Documents.Quarantine("q.txt", string.Concat(Enumerable.Repeat("N.A.Present: a race\n", 11)), methods));
     }
 
     private static HashSet<string> MethodNames() => [.. TestNames().Select(static n => n.Split('.')[1])];
 
     [Fact]
-    public void Coverage_lists_every_feature_and_real_tests() => Judge.None(Documents.Coverage(CoveragePath, Repository.Read(CoveragePath), TestNames(), Exists));
+    public void Coverage_lists_every_feature_and_real_tests() =>
+        Judge.None(Documents.Coverage(CoveragePath, Repository.Read(CoveragePath), TestNames(), Exists));
 
     [Theory]
     [InlineData("| 1 | x | done | `A.Missing` |", "names A.Missing")]
@@ -84,7 +91,8 @@ public class DocumentTests
         Judge.Finds(expected, Documents.Coverage("c.md", line, new HashSet<string> { "A.Present" }, _ => false));
 
     [Fact]
-    public void The_list_of_defects_is_whole_and_names_real_tests() => Judge.None(Documents.Defects(DefectsPath, Repository.Read(DefectsPath), TestNames()));
+    public void The_list_of_defects_is_whole_and_names_real_tests() =>
+        Judge.None(Documents.Defects(DefectsPath, Repository.Read(DefectsPath), TestNames()));
 
     [Fact]
     public void A_wrong_line_of_the_list_of_defects_is_found()
@@ -92,7 +100,8 @@ public class DocumentTests
         HashSet<string> tests = ["A.Present"];
         List<string> rows = [.. Documents.DefectRows.Select(static id => $"| {id} | x | `A.Present` |")];
         Judge.None(Documents.Defects("d.md", string.Join('\n', rows), tests));
-        Judge.Finds("N2 missing", Documents.Defects("d.md", string.Join('\n', rows.Where(static r => !r.Contains("N2 ", StringComparison.Ordinal))), tests));
+        Judge.Finds("N2 missing", Documents.Defects("d.md",
+            string.Join('\n', rows.Where(static r => !r.Contains("N2 ", StringComparison.Ordinal))), tests));
         Judge.Finds("each once", Documents.Defects("d.md", string.Join('\n', rows.Append(rows[0])), tests));
         Judge.Finds("names A.Missing", Documents.Defects("d.md", "| N1 | x | `A.Missing` |", tests));
         Judge.Finds("neither a test nor a reason", Documents.Defects("d.md", "| N1 | x | - |", tests));
@@ -102,8 +111,10 @@ public class DocumentTests
     public void A_full_coverage_passes_and_a_double_row_does_not()
     {
         var rows = Enumerable.Range(1, Documents.FeatureRows).Select(n => $"| {n} | x | done | `A.Present` |").ToList();
-        Judge.None(Documents.Coverage("c.md", string.Join('\n', rows), new HashSet<string> { "A.Present" }, _ => false));
-        Judge.Finds("row 155 is too much", Documents.Coverage("c.md", string.Join('\n', rows.Append(rows[^1])), new HashSet<string> { "A.Present" }, _ => false));
+        Judge.None(Documents.Coverage("c.md", string.Join('\n', rows), new HashSet<string> { "A.Present" },
+            _ => false));
+        Judge.Finds("row 155 is too much", Documents.Coverage("c.md", string.Join('\n', rows.Append(rows[^1])),
+            new HashSet<string> { "A.Present" }, _ => false));
     }
 
     [Fact]
@@ -111,17 +122,23 @@ public class DocumentTests
     {
         var sources = Repository.Sources("src/").ToList();
         Assert.SkipUnless(sources.Count > 0, "src contains no code yet.");
-        Judge.None(Documents.Symptoms(Repository.Paths.Where(p => p.StartsWith("docs/symptoms/", StringComparison.Ordinal)), sources));
+        Judge.None(Documents.Symptoms(
+            Repository.Paths.Where(p => p.StartsWith("docs/symptoms/", StringComparison.Ordinal)), sources));
     }
 
     [Fact]
     public void A_symptom_page_without_a_message_and_a_message_without_a_page_are_found()
     {
-        Judge.Finds("no message", Documents.Symptoms(["docs/symptoms/a-b.md"], [Judge.File("src/A.cs", "class A { }")]));
-        Judge.Finds("no such page", Documents.Symptoms([], [Judge.File("src/A.cs", "class A { string s = \"see docs/symptoms/a-b.md\"; }")]));
-        Judge.Finds("no such page", Documents.Symptoms([], [Judge.File("src/A.cs", "class A { string s = \"a-b.md\"; }")]));
-        Judge.Finds("without the command", Documents.Symptoms(["docs/symptoms/a-b.md"], [Judge.File("src/A.cs", "class A { string s = \"see docs/symptoms/a-b.md\"; }")]));
-        Judge.None(Documents.Symptoms(["docs/symptoms/a-b.md"], [Judge.File("src/A.cs", "class A { string s = \"see docs/symptoms/a-b.md, or: whimbrel explain a-b\"; }")]));
+        Judge.Finds("no message",
+            Documents.Symptoms(["docs/symptoms/a-b.md"], [Judge.File("src/A.cs", "class A { }")]));
+        Judge.Finds("no such page",
+            Documents.Symptoms([], [Judge.File("src/A.cs", "class A { string s = \"see docs/symptoms/a-b.md\"; }")]));
+        Judge.Finds("no such page",
+            Documents.Symptoms([], [Judge.File("src/A.cs", "class A { string s = \"a-b.md\"; }")]));
+        Judge.Finds("without the command", Documents.Symptoms(["docs/symptoms/a-b.md"],
+            [Judge.File("src/A.cs", "class A { string s = \"see docs/symptoms/a-b.md\"; }")]));
+        Judge.None(Documents.Symptoms(["docs/symptoms/a-b.md"], [Judge.File("src/A.cs",
+            "class A { string s = \"see docs/symptoms/a-b.md, or: whimbrel explain a-b\"; }")]));
     }
 
     [Fact]

@@ -17,7 +17,8 @@ internal static class Judge
         Assert.Contains(expected, all[0].ToString(), StringComparison.Ordinal);
     }
 
-    public static CodeModel Model(params (string Path, string Text)[] files) => new(files.Select(f => new SourceFile(f.Path, f.Text)));
+    public static CodeModel Model(params (string Path, string Text)[] files) =>
+        new(files.Select(f => new SourceFile(f.Path, f.Text)));
 
     public static SourceFile File(string path, string text) => new(path, text);
 }

@@ -12,8 +12,10 @@ internal static class Measures
     {
         if (files.Count == 0) yield break;
         var sizes = files.Select(f => f.Lines.Length).Order().ToList();
-        yield return $"{files.Count} files, {sizes.Sum()} lines; median {sizes[sizes.Count / 2]} (aim 120), p90 {sizes[sizes.Count * 9 / 10]} (aim 350), longest {sizes[^1]}";
-        foreach (var file in files.Where(f => f.Lines.Length > LongFile)) yield return $"over {LongFile} lines: {file.Path} ({file.Lines.Length})";
+        yield return $"{files.Count} files, {sizes.Sum()} lines; median {sizes[sizes.Count / 2]} (aim 120), p90 "
+            + $"{sizes[sizes.Count * 9 / 10]} (aim 350), longest {sizes[^1]}";
+        foreach (var file in files.Where(f => f.Lines.Length > LongFile))
+            yield return $"over {LongFile} lines: {file.Path} ({file.Lines.Length})";
 
         foreach (var file in files)
         {
@@ -21,10 +23,12 @@ internal static class Measures
             {
                 var span = method.GetLocation().GetLineSpan();
                 var lines = span.EndLinePosition.Line - span.StartLinePosition.Line + 1;
-                if (lines > LongMethod) yield return $"over {LongMethod} lines: {file.Path}:{file.LineOf(method)} ({lines})";
+                if (lines > LongMethod)
+                    yield return $"over {LongMethod} lines: {file.Path}:{file.LineOf(method)} ({lines})";
             }
         }
-        yield return string.Create(CultureInfo.InvariantCulture, $"repeated runs of {RunLines} lines: {Repeated(files):0.0} % (aim 3 %)");
+        yield return string.Create(CultureInfo.InvariantCulture,
+            $"repeated runs of {RunLines} lines: {Repeated(files):0.0} % (aim 3 %)");
     }
 
     /// Share of the code lines (without blanks, comments, usings and lone braces) in runs of 8 lines that also occur
@@ -54,5 +58,6 @@ internal static class Measures
     }
 
     private static bool IsCode(string line) =>
-        line.Length > 1 && !line.StartsWith("//", StringComparison.Ordinal) && !line.StartsWith("using ", StringComparison.Ordinal) && line != "});";
+        line.Length > 1 && !line.StartsWith("//", StringComparison.Ordinal)
+        && !line.StartsWith("using ", StringComparison.Ordinal) && line != "});";
 }

@@ -9,7 +9,8 @@ namespace Whimbrel.Tidy;
 // reviewed file. Lists only what a user can call or override.
 internal static class PublicApi
 {
-    private const BindingFlags Declared = BindingFlags.Public | BindingFlags.NonPublic | BindingFlags.Instance | BindingFlags.Static | BindingFlags.DeclaredOnly;
+    private const BindingFlags Declared = BindingFlags.Public | BindingFlags.NonPublic | BindingFlags.Instance
+        | BindingFlags.Static | BindingFlags.DeclaredOnly;
 
     public static string Of(Assembly assembly) => Of(assembly.GetExportedTypes());
 
@@ -19,7 +20,8 @@ internal static class PublicApi
         foreach (var type in types.OrderBy(NameOf, StringComparer.Ordinal))
         {
             text.Append(Head(type)).Append('\n');
-            foreach (var line in Members(type).Order(StringComparer.Ordinal)) text.Append("    ").Append(line).Append('\n');
+            foreach (var line in Members(type).Order(StringComparer.Ordinal))
+                text.Append("    ").Append(line).Append('\n');
         }
         return text.ToString();
     }
@@ -38,8 +40,10 @@ internal static class PublicApi
             _ => "class",
         };
         var parents = new List<string>();
-        if (type.BaseType is { } parent && !type.IsValueType && parent != typeof(object) && kind != "delegate") parents.Add(NameOf(parent));
-        if (!type.IsEnum && kind != "delegate") parents.AddRange(type.GetInterfaces().Where(i => i.IsVisible).Select(NameOf).Order(StringComparer.Ordinal));
+        if (type.BaseType is { } parent && !type.IsValueType && parent != typeof(object) && kind != "delegate")
+            parents.Add(NameOf(parent));
+        if (!type.IsEnum && kind != "delegate")
+            parents.AddRange(type.GetInterfaces().Where(i => i.IsVisible).Select(NameOf).Order(StringComparer.Ordinal));
         return $"{kind} {NameOf(type)}{(parents.Count > 0 ? " : " + string.Join(", ", parents) : "")}";
     }
 
@@ -48,7 +52,8 @@ internal static class PublicApi
         if (type.IsEnum)
         {
             foreach (var field in type.GetFields(BindingFlags.Public | BindingFlags.Static))
-                yield return $"{field.Name} = {Convert.ToString(field.GetRawConstantValue(), CultureInfo.InvariantCulture)}";
+                yield return $"{field.Name} = "
+                    + $"{Convert.ToString(field.GetRawConstantValue(), CultureInfo.InvariantCulture)}";
             yield break;
         }
         if (typeof(Delegate).IsAssignableFrom(type))
@@ -58,26 +63,36 @@ internal static class PublicApi
             yield break;
         }
         foreach (var field in type.GetFields(Declared).Where(f => f.IsPublic || f.IsFamily || f.IsFamilyOrAssembly))
-            yield return $"{Access(field.IsPublic)}{(field.IsLiteral ? "const " : field.IsStatic ? "static " : "")}{NameOf(field.FieldType)} {field.Name}";
+            yield return $"{Access(field.IsPublic)}"
+                + $"{(field.IsLiteral ? "const " : field.IsStatic ? "static " : "")}{NameOf(field.FieldType)} "
+                + $"{field.Name}";
         foreach (var constructor in type.GetConstructors(Declared).Where(IsVisible))
             yield return $"{Access(constructor.IsPublic)}{type.Name.Split('`')[0]}({Parameters(constructor)})";
-        foreach (var method in type.GetMethods(Declared).Where(m => IsVisible(m) && (!m.IsSpecialName || m.Name.StartsWith("op_", StringComparison.Ordinal))))
-            yield return $"{Modifiers(method)}{NameOf(method.ReturnParameter)} {method.Name}{Generics(method)}({Parameters(method)})";
+        foreach (var method in type.GetMethods(Declared)
+            .Where(m => IsVisible(m) && (!m.IsSpecialName || m.Name.StartsWith("op_", StringComparison.Ordinal))))
+            yield return $"{Modifiers(method)}{NameOf(method.ReturnParameter)} "
+                + $"{method.Name}{Generics(method)}({Parameters(method)})";
         foreach (var property in type.GetProperties(Declared))
         {
             var accessors = property.GetAccessors(nonPublic: true).Where(IsVisible).ToList();
             if (accessors.Count == 0) continue;
-            var index = property.GetIndexParameters() is { Length: > 0 } parameters ? $"[{string.Join(", ", parameters.Select(p => $"{NameOf(p.ParameterType)} {p.Name}"))}]" : "";
-            yield return $"{Modifiers(accessors[0])}{NameOf(property.PropertyType)}{Mark(property.PropertyType, new NullabilityInfoContext().Create(property))} {property.Name}{index} {{ {string.Join(' ', accessors.Select(a => Accessor(a, accessors[0])))} }}";
+            var index = property.GetIndexParameters() is { Length: > 0 } parameters
+                ? $"[{string.Join(", ", parameters.Select(p => $"{NameOf(p.ParameterType)} {p.Name}"))}]"
+                : "";
+            yield return $"{Modifiers(accessors[0])}{NameOf(property.PropertyType)}"
+                + $"{Mark(property.PropertyType, new NullabilityInfoContext().Create(property))} "
+                + $"{property.Name}{index} {{ {string.Join(' ', accessors.Select(a => Accessor(a, accessors[0])))} }}";
         }
         foreach (var happening in type.GetEvents(Declared).Where(e => IsVisible(e.AddMethod!)))
-            yield return $"{Modifiers(happening.AddMethod!)}event {NameOf(happening.EventHandlerType!)} {happening.Name}";
+            yield return $"{Modifiers(happening.AddMethod!)}event {NameOf(happening.EventHandlerType!)} "
+                + $"{happening.Name}";
     }
 
     private static string Accessor(MethodInfo accessor, MethodInfo first)
     {
         var verb = accessor.ReturnType != typeof(void) ? "get;"
-            : accessor.ReturnParameter.GetRequiredCustomModifiers().Any(m => m.Name == "IsExternalInit") ? "init;" : "set;";
+            : accessor.ReturnParameter.GetRequiredCustomModifiers().Any(m => m.Name == "IsExternalInit") ? "init;"
+            : "set;";
         return accessor.IsPublic == first.IsPublic ? verb : $"{Access(accessor.IsPublic)}{verb}";
     }
 
@@ -99,17 +114,22 @@ internal static class PublicApi
     }
 
     private static string Generics(MethodInfo method) =>
-        method.IsGenericMethodDefinition ? $"<{string.Join(", ", method.GetGenericArguments().Select(a => a.Name))}>" : "";
+        method.IsGenericMethodDefinition
+            ? $"<{string.Join(", ", method.GetGenericArguments().Select(a => a.Name))}>"
+            : "";
 
     private static string Parameters(MethodBase method) => string.Join(", ", method.GetParameters().Select(p =>
     {
-        var prefix = p.IsDefined(typeof(ParamArrayAttribute)) ? "params " : p.ParameterType.IsByRef ? p.IsOut ? "out " : p.IsIn ? "in " : "ref " : "";
+        var prefix = p.IsDefined(typeof(ParamArrayAttribute)) ? "params "
+            : p.ParameterType.IsByRef ? p.IsOut ? "out " : p.IsIn ? "in " : "ref " : "";
         return $"{prefix}{NameOf(p)} {p.Name}{(p.HasDefaultValue ? $" = {DefaultOf(p)}" : "")}";
     }));
 
     private static string DefaultOf(ParameterInfo parameter) => parameter.RawDefaultValue switch
     {
-        null => parameter.ParameterType.IsValueType && Nullable.GetUnderlyingType(parameter.ParameterType) is null ? "default" : "null",
+        null => parameter.ParameterType.IsValueType && Nullable.GetUnderlyingType(parameter.ParameterType) is null
+            ? "default"
+            : "null",
         string s => $"\"{s}\"",
         var value => Convert.ToString(value, CultureInfo.InvariantCulture)!,
     };
@@ -136,11 +156,13 @@ internal static class PublicApi
         [typeof(nuint)] = "nuint",
     };
 
-    private static string NameOf(ParameterInfo parameter) => NameOf(parameter.ParameterType) + Mark(parameter.ParameterType, new NullabilityInfoContext().Create(parameter));
+    private static string NameOf(ParameterInfo parameter) =>
+        NameOf(parameter.ParameterType) + Mark(parameter.ParameterType, new NullabilityInfoContext().Create(parameter));
 
     // Nullability of the outermost type only.
     private static string Mark(Type type, NullabilityInfo info) =>
-        !(type.IsByRef ? type.GetElementType()! : type).IsValueType && (info.ReadState == NullabilityState.Nullable || info.WriteState == NullabilityState.Nullable) ? "?" : "";
+        !(type.IsByRef ? type.GetElementType()! : type).IsValueType
+        && (info.ReadState == NullabilityState.Nullable || info.WriteState == NullabilityState.Nullable) ? "?" : "";
 
     private static string NameOf(Type type)
     {
@@ -150,7 +172,8 @@ internal static class PublicApi
         if (type.IsPointer) return NameOf(type.GetElementType()!) + "*";
         if (type.IsGenericParameter) return type.Name;
         if (Nullable.GetUnderlyingType(type) is { } inner) return NameOf(inner) + "?";
-        var name = (type.DeclaringType is { } outer ? NameOf(outer) + "." : type.Namespace is "System" or null ? "" : type.Namespace + ".") + type.Name.Split('`')[0];
+        var name = (type.DeclaringType is { } outer ? NameOf(outer) + "." : type.Namespace is "System" or null ? ""
+            : type.Namespace + ".") + type.Name.Split('`')[0];
         return type.IsGenericType ? $"{name}<{string.Join(", ", type.GetGenericArguments().Select(NameOf))}>" : name;
     }
 }

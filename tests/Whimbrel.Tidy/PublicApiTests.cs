@@ -19,7 +19,8 @@ public class PublicApiTests
     public void The_public_API_is_the_reviewed_one(string package)
     {
         var dll = Path.Combine(AppContext.BaseDirectory, package + ".dll");
-        Assert.SkipUnless(package.StartsWith("Whimbrel", StringComparison.Ordinal), "There is no packable project under src/ yet.");
+        Assert.SkipUnless(package.StartsWith("Whimbrel", StringComparison.Ordinal),
+            "There is no packable project under src/ yet.");
         Assert.True(File.Exists(dll), $"{dll} was not built: src/{package} is not referenced by tests/Whimbrel.Tidy");
 
         var actual = PublicApi.Of(Assembly.LoadFrom(dll));
@@ -33,8 +34,10 @@ public class PublicApiTests
         string[] now = actual.Split('\n'), before = reviewed.Split('\n');
         if (actual != reviewed)
         {
-            Assert.Fail($"The public API of {package} is not docs/api/{package}.txt. If that is meant: WHIMBREL_ACCEPT_API=1 ./test --project Whimbrel.Tidy --filter reviewed_one, and review the file.\n"
-                + string.Join('\n', before.Except(now).Select(l => "- " + l).Concat(now.Except(before).Select(l => "+ " + l)).Take(80)));
+            Assert.Fail($"The public API of {package} is not docs/api/{package}.txt. If that is meant: "
+                + $"WHIMBREL_ACCEPT_API=1 ./test --project Whimbrel.Tidy --filter reviewed_one, and review the file.\n"
+                + string.Join('\n', before.Except(now).Select(l => "- " + l)
+                    .Concat(now.Except(before).Select(l => "+ " + l)).Take(80)));
         }
     }
 

@@ -10,7 +10,8 @@ namespace Whimbrel.Tidy;
 internal sealed class SourceFile(string path, string text)
 {
     // No rule needs nullable analysis, which takes a third of the time.
-    public static CSharpParseOptions ParseOptions { get; } = new CSharpParseOptions(LanguageVersion.CSharp14, DocumentationMode.Parse, preprocessorSymbols: ["NET", "NET10_0", "NET10_0_OR_GREATER", "RELEASE"])
+    public static CSharpParseOptions ParseOptions { get; } = new CSharpParseOptions(LanguageVersion.CSharp14,
+        DocumentationMode.Parse, preprocessorSymbols: ["NET", "NET10_0", "NET10_0_OR_GREATER", "RELEASE"])
         .WithFeatures([new("run-nullable-analysis", "never")]);
 
     public string Path { get; } = path;
@@ -35,7 +36,8 @@ internal sealed class SourceFile(string path, string text)
     {
         bool Says(int index) => Lines[index].Contains($"// tidy: {word} because ", StringComparison.Ordinal);
         if (Says(line - 1)) return true;
-        for (var above = line - 2; above >= 0 && Lines[above].TrimStart().StartsWith("//", StringComparison.Ordinal); above--)
+        for (var above = line - 2;
+            above >= 0 && Lines[above].TrimStart().StartsWith("//", StringComparison.Ordinal); above--)
         {
             if (Says(above)) return true;
         }

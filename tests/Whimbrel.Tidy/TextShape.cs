@@ -13,7 +13,8 @@ internal static partial class TextShape
     /// Lines over 120 columns: of comments and of code.
     public static (int Comments, int Code) WideLines(IEnumerable<SourceFile> files)
     {
-        var wide = files.SelectMany(static f => f.Lines).Where(static l => l.Length > MaxColumns).Select(static l => l.TrimStart()).ToList();
+        var wide = files.SelectMany(static f => f.Lines).Where(static l => l.Length > MaxColumns)
+            .Select(static l => l.TrimStart()).ToList();
         int comments = wide.Count(static l => l.StartsWith("//", StringComparison.Ordinal));
         return (comments, wide.Count - comments);
     }
@@ -27,14 +28,17 @@ internal static partial class TextShape
         {
             string text = line.TrimStart();
             if (text.StartsWith("```", StringComparison.Ordinal)) isCode = !isCode;
-            else if (!isCode && line.Length > MaxColumns && text.Contains(' ', StringComparison.Ordinal) && !text.StartsWith('|') && !text.StartsWith('#')) wide++;
+            else if (!isCode && line.Length > MaxColumns && text.Contains(' ', StringComparison.Ordinal)
+                && !text.StartsWith('|') && !text.StartsWith('#'))
+                wide++;
         }
 
         return wide;
     }
 
     /// Sentences of XML documentation with more than 35 words.
-    public static int LongSentences(SourceFile file) => file.Root.DescendantNodes(descendIntoTrivia: true).OfType<DocumentationCommentTriviaSyntax>()
+    public static int LongSentences(SourceFile file) => file.Root.DescendantNodes(descendIntoTrivia: true)
+        .OfType<DocumentationCommentTriviaSyntax>()
         .SelectMany(static d => Block().Split(d.ToFullString()))
         .SelectMany(static b => SentenceEnd().Split(Tag().Replace(Slashes().Replace(b, " "), " x ")))
         .Count(static s => Word().Count(s) > MaxWords);
@@ -44,7 +48,9 @@ internal static partial class TextShape
     {
         for (int i = 0; i < file.Lines.Length; i++)
         {
-            if (Riddle().IsMatch(file.Lines[i])) yield return new Finding(file.Path, i + 1, "a parameter's text begins with a noun: \"Offset of the first byte.\", not \"Where they begin.\"");
+            if (Riddle().IsMatch(file.Lines[i]))
+                yield return new Finding(file.Path, i + 1,
+                    "a parameter's text begins with a noun: \"Offset of the first byte.\", not \"Where they begin.\"");
         }
     }
 

@@ -17,9 +17,12 @@ public class TextShapeTests
             ("src, code lines over 120 columns", src.Code, WideCodeOfSrc),
             ("tests, comment lines over 120 columns", tests.Comments, WideCommentsOfTests),
             ("tests, code lines over 120 columns", tests.Code, WideCodeOfTests),
-            ("pages, lines over 120 columns", Repository.PathsEnding(".md").Sum(static p => TextShape.WideLines(Repository.Read(p))), WideLinesOfPages),
-            ("src, sentences over 35 words in XML documentation", Repository.Sources("src/").Sum(TextShape.LongSentences), LongSentences),
-            ("src, texts of parameters and results that begin with a pronoun", Repository.Sources("src/").Sum(static f => TextShape.Riddles(f).Count()), Riddles),
+            ("pages, lines over 120 columns", Repository.PathsEnding(".md")
+                .Sum(static p => TextShape.WideLines(Repository.Read(p))), WideLinesOfPages),
+            ("src, sentences over 35 words in XML documentation",
+                Repository.Sources("src/").Sum(TextShape.LongSentences), LongSentences),
+            ("src, texts of parameters and results that begin with a pronoun",
+                Repository.Sources("src/").Sum(static f => TextShape.Riddles(f).Count()), Riddles),
         ];
     });
 
@@ -28,7 +31,8 @@ public class TextShapeTests
     [Fact]
     public void Lines_and_sentences_get_no_longer()
     {
-        var above = s_found.Value.Where(static f => f.Found > f.Ceiling).Select(static f => $"{f.Name}: {f.Found}, at most {f.Ceiling}").ToList();
+        var above = s_found.Value.Where(static f => f.Found > f.Ceiling)
+            .Select(static f => $"{f.Name}: {f.Found}, at most {f.Ceiling}").ToList();
         Assert.True(above.Count == 0, string.Join('\n', above));
     }
 
@@ -36,10 +40,13 @@ public class TextShapeTests
     public void Long_lines_long_sentences_and_riddles_are_found()
     {
         string wide = $"// {new string('a', 80)} {new string('b', 80)}";
-        Assert.Equal((1, 1), TextShape.WideLines([Judge.File("a.cs", $"{wide}\nclass A {{ string B = \"{wide}\"; }}")]));
+        Assert.Equal((1, 1),
+            TextShape.WideLines([Judge.File("a.cs", $"{wide}\nclass A {{ string B = \"{wide}\"; }}")]));
         Assert.Equal(1, TextShape.WideLines($"{wide}\n```\n{wide}\n```\n| {wide} |\n"));
         string sentence(int words) => string.Join(' ', Enumerable.Repeat("word", words));
-        Assert.Equal(1, TextShape.LongSentences(Judge.File("a.cs", $"/// <summary>{sentence(36)}. {sentence(35)}.</summary>\nclass A {{ }}")));
-        Judge.Finds("begins with a noun", TextShape.Riddles(Judge.File("a.cs", "/// <param name=\"offset\">Where they begin.</param>\nclass A { }")));
+        Assert.Equal(1, TextShape.LongSentences(Judge.File("a.cs",
+            $"/// <summary>{sentence(36)}. {sentence(35)}.</summary>\nclass A {{ }}")));
+        Judge.Finds("begins with a noun",
+            TextShape.Riddles(Judge.File("a.cs", "/// <param name=\"offset\">Where they begin.</param>\nclass A { }")));
     }
 }

@@ -18,7 +18,8 @@ public sealed class BenchTests
     [Fact]
     public async Task A_profile_shows_where_the_server_spends_its_time()
     {
-        (int exitCode, string output) = await BenchAsync("pingpong-100", "--profile", "c-epoll", "--cpus", "free", "--warmup", "0.1", "--seconds", "1", "--top", "200");
+        (int exitCode, string output) = await BenchAsync("pingpong-100", "--profile", "c-epoll", "--cpus", "free",
+            "--warmup", "0.1", "--seconds", "1", "--top", "200");
         Assert.SkipWhen(exitCode == 2 && output.Contains("apt-get install", StringComparison.Ordinal), output);
         Assert.SkipWhen(output.Contains("perf cannot record here.", StringComparison.Ordinal), output);
         Assert.True(exitCode == 0, output);
@@ -43,9 +44,11 @@ public sealed class BenchTests
     [Fact]
     public async Task Ratios_are_given_to_each_base_that_was_named()
     {
-        (int exitCode, string output) = await BenchAsync("pingpong-1", "--smoke", "--peers", "c-epoll,broken", "--peer", $"broken={Broken} --fault none --port 0", "--base", "c-epoll,broken");
+        (int exitCode, string output) = await BenchAsync("pingpong-1", "--smoke", "--peers", "c-epoll,broken", "--peer",
+            $"broken={Broken} --fault none --port 0", "--base", "c-epoll,broken");
         Assert.True(exitCode == 0, output);
-        Assert.Contains("C/server  C/(server+client)  broken/server  broken/(server+client)", output, StringComparison.Ordinal);
+        Assert.Contains("C/server  C/(server+client)  broken/server  broken/(server+client)", output,
+            StringComparison.Ordinal);
     }
 
     [Fact]
@@ -69,10 +72,12 @@ public sealed class BenchTests
                 connection.close()
             """);
         (int exitCode, string output) = await BenchAsync(
-            "pingpong-1", "--dotnet-peer", $"still=python3 {folder["server.py"]}", "--peers", "still", "--cpus", "free", "--rounds", "1", "--warmup", "1", "--seconds", "0.5", "--json", folder["rounds.json"]);
+            "pingpong-1", "--dotnet-peer", $"still=python3 {folder["server.py"]}", "--peers", "still", "--cpus", "free",
+            "--rounds", "1", "--warmup", "1", "--seconds", "0.5", "--json", folder["rounds.json"]);
         Assert.True(exitCode == 0, output);
         using JsonDocument rounds = JsonDocument.Parse(File.ReadAllText(folder["rounds.json"]));
-        JsonElement round = rounds.RootElement.GetProperty("scenarios").GetProperty("pingpong-1").GetProperty("runs").GetProperty("still")[0];
+        JsonElement round = rounds.RootElement.GetProperty("scenarios").GetProperty("pingpong-1").GetProperty("runs")
+            .GetProperty("still")[0];
         Assert.Equal(0, round.GetProperty("allocated_per_message").GetDouble());
         Assert.InRange(round.GetProperty("latency_ns").GetProperty("max").GetDouble(), 1, 0.2e9);
     }
@@ -81,10 +86,12 @@ public sealed class BenchTests
     public async Task A_round_reports_the_figures_of_the_loops()
     {
         using TemporaryFolder folder = new();
-        (int exitCode, string output) = await BenchAsync("pingpong-1", "--smoke", "--peers", "whimbrel-epoll", "--cpus", "free", "--no-build", "--json", folder["rounds.json"]);
+        (int exitCode, string output) = await BenchAsync("pingpong-1", "--smoke", "--peers", "whimbrel-epoll", "--cpus",
+            "free", "--no-build", "--json", folder["rounds.json"]);
         Assert.True(exitCode == 0, output);
         using JsonDocument rounds = JsonDocument.Parse(File.ReadAllText(folder["rounds.json"]));
-        JsonElement round = rounds.RootElement.GetProperty("scenarios").GetProperty("pingpong-1").GetProperty("runs").GetProperty("whimbrel-epoll")[0];
+        JsonElement round = rounds.RootElement.GetProperty("scenarios").GetProperty("pingpong-1").GetProperty("runs")
+            .GetProperty("whimbrel-epoll")[0];
         // One connection with one message in flight: one loop iteration per message, and almost no others.
         Assert.InRange(round.GetProperty("turns_per_second").GetDouble(), 10, 10e6);
         Assert.InRange(round.GetProperty("completions_per_turn").GetDouble(), 0.5, 1.1);
@@ -114,15 +121,21 @@ public sealed class BenchTests
         using TemporaryFolder tree = new();
         await CommitHarnessAsync(tree);
         // The run takes more than a second, because file names of two runs differ by the second.
-        string[] measure = ["pingpong-1", "--peers", "c-epoll", "--rounds", "2", "--seconds", "0.5", "--warmup", "0.1", "--cpus", "free", "--save"];
+        string[] measure = ["pingpong-1", "--peers", "c-epoll", "--rounds", "2", "--seconds", "0.5", "--warmup", "0.1",
+            "--cpus", "free", "--save"];
 
         (int exitCode, string output) = await BenchInAsync(tree.Path, "run", measure);
         Assert.True(exitCode == 0, output);
         string first = Assert.Single(StoredIn(tree, "results"));
-        string row = Assert.Single(File.ReadLines(first), static l => l.Contains("\"scenario\"", StringComparison.Ordinal));
-        Assert.Matches("""^  \{"scenario": "pingpong-1", "peer": "c-epoll", "rounds": 2, "failures": 0, "per_second": \[[\d.]+, [\d.]+, [\d.]+\], .*\}$""", row);
-        using (JsonDocument summary = JsonDocument.Parse(File.ReadAllText(first))) Assert.Equal(40, summary.RootElement.GetProperty("commit").GetString()!.Length);
-        Assert.Contains("\"load\": {", File.ReadAllText(Assert.Single(StoredIn(tree, "out"))), StringComparison.Ordinal);
+        string row = Assert.Single(File.ReadLines(first),
+            static l => l.Contains("\"scenario\"", StringComparison.Ordinal));
+        Assert.Matches(
+            """^  \{"scenario": "pingpong-1", "peer": "c-epoll", "rounds": 2, "failures": 0, "per_second": \[[\d.]+, [\d.]+, [\d.]+\], .*\}$""",
+            row);
+        using (JsonDocument summary = JsonDocument.Parse(File.ReadAllText(first)))
+            Assert.Equal(40, summary.RootElement.GetProperty("commit").GetString()!.Length);
+        Assert.Contains("\"load\": {", File.ReadAllText(Assert.Single(StoredIn(tree, "out"))),
+            StringComparison.Ordinal);
 
         // The newer of the two runs is kept. The stored result itself does not count as a change of the repository.
         (exitCode, output) = await BenchInAsync(tree.Path, "run", measure);
@@ -133,7 +146,8 @@ public sealed class BenchTests
         File.AppendAllText(tree["bench/load/load.c"], "\n");
         (exitCode, output) = await BenchInAsync(tree.Path, "run", measure);
         Assert.Equal(2, exitCode);
-        Assert.Contains("--save stores figures of a commit, and the tree has uncommitted changes (bench/load/load.c)", output, StringComparison.Ordinal);
+        Assert.Contains("--save stores figures of a commit, and the tree has uncommitted changes (bench/load/load.c)",
+            output, StringComparison.Ordinal);
     }
 
     [Fact]
@@ -141,7 +155,8 @@ public sealed class BenchTests
     {
         using TemporaryFolder tree = new();
         string readme = File.ReadAllText(Path.Combine(Root, "README.md"));
-        string summary = Assert.Single(File.ReadLines(Path.Combine(Root, "README.md")), static l => l.StartsWith("<!-- figures: ", StringComparison.Ordinal)).Split(' ')[2];
+        string summary = Assert.Single(File.ReadLines(Path.Combine(Root, "README.md")),
+            static l => l.StartsWith("<!-- figures: ", StringComparison.Ordinal)).Split(' ')[2];
         foreach (string file in (string[])["bench/run", "bench/readme", summary])
         {
             Directory.CreateDirectory(Path.GetDirectoryName(tree[file])!);
@@ -151,8 +166,10 @@ public sealed class BenchTests
         (int exitCode, string output) = await CheckAsync(readme);
         Assert.True(exitCode == 0, output);
         // A figure that was not measured is noticed, in any row.
-        string row = readme.Split('\n').First(static l => l.StartsWith("| connect, one echo, close |", StringComparison.Ordinal));
-        (exitCode, output) = await CheckAsync(readme.Replace(row, row.Replace(" us |", "1 us |", StringComparison.Ordinal), StringComparison.Ordinal));
+        string row = readme.Split('\n')
+            .First(static l => l.StartsWith("| connect, one echo, close |", StringComparison.Ordinal));
+        (exitCode, output) = await CheckAsync(readme.Replace(row,
+            row.Replace(" us |", "1 us |", StringComparison.Ordinal), StringComparison.Ordinal));
         Assert.Equal(1, exitCode);
         Assert.Contains("README.md has what bench/results/", output, StringComparison.Ordinal);
         Assert.Contains("| connect, one echo, close |", output, StringComparison.Ordinal);
@@ -168,9 +185,11 @@ public sealed class BenchTests
     public async Task A_tree_is_compared_with_another_one_window_by_window()
     {
         NeedsUring();
-        (int exitCode, string output) = await BenchInAsync(Root, "against", "--tree", Root, "pingpong-1", "--rounds", "1", "--windows", "2", "--seconds", "0.2", "--warmup", "0.1", "--no-build");
+        (int exitCode, string output) = await BenchInAsync(Root, "against", "--tree", Root, "pingpong-1", "--rounds",
+            "1", "--windows", "2", "--seconds", "0.2", "--warmup", "0.1", "--no-build");
         Assert.True(exitCode == 0, output);
-        Assert.Matches(@"pingpong-1 +whimbrel-epoll +server \d\.\d{3} \[\d\.\d{3} - \d\.\d{3}\]  server\+client \d\.\d{3}", output);
+        Assert.Matches(@"pingpong-1 +whimbrel-epoll +server \d\.\d{3} \[\d\.\d{3} - \d\.\d{3}\]  server\+client "
+            + @"\d\.\d{3}", output);
         (exitCode, output) = await BenchInAsync(Root, "against");
         Assert.Equal(2, exitCode);
         Assert.Contains("name a commit", output, StringComparison.Ordinal);
@@ -191,15 +210,19 @@ public sealed class BenchTests
 
         void Store(string date, params string[] rows)
         {
-            IEnumerable<string> lines = rows.Select(static r => r.Split('/', ' ')).Select(static r => $$"""{"scenario": "{{r[0]}}", "peer": "{{r[1]}}", "rounds": 3, "failures": {{(r.Length > 2 ? 3 : 0)}}}""");
-            File.WriteAllText(folder[$"{date}.json"], $$"""{"date": "{{date}}", "peers": {}, "rows": [{{string.Join(',', lines)}}]}""");
+            IEnumerable<string> lines = rows.Select(static r => r.Split('/', ' ')).Select(static r =>
+                $$"""{"scenario": "{{r[0]}}", "peer": "{{r[1]}}", "rounds": 3, "failures": {{(r.Length > 2 ? 3 : 0)}}}""");
+            File.WriteAllText(folder[$"{date}.json"],
+                $$"""{"date": "{{date}}", "peers": {}, "rows": [{{string.Join(',', lines)}}]}""");
         }
 
-        string[] Stored() => [.. Directory.GetFiles(folder.Path, "*.json").Order(StringComparer.Ordinal).Select(static f =>
-        {
-            using JsonDocument summary = JsonDocument.Parse(File.ReadAllText(f));
-            return $"{Path.GetFileNameWithoutExtension(f)}: {string.Join(' ', summary.RootElement.GetProperty("rows").EnumerateArray().Select(static r => $"{r.GetProperty("scenario")}/{r.GetProperty("peer")}"))}";
-        })];
+        string[] Stored() =>
+            [.. Directory.GetFiles(folder.Path, "*.json").Order(StringComparer.Ordinal).Select(static f =>
+            {
+                using JsonDocument summary = JsonDocument.Parse(File.ReadAllText(f));
+                return $"{Path.GetFileNameWithoutExtension(f)}: "
+                    + $"{string.Join(' ', summary.RootElement.GetProperty("rows").EnumerateArray().Select(static r => $"{r.GetProperty("scenario")}/{r.GetProperty("peer")}"))}";
+            })];
 
         Task DropAsync() => InHarnessAsync("run.drop_superseded(pathlib.Path(sys.argv[2]))", folder.Path);
     }
@@ -207,8 +230,10 @@ public sealed class BenchTests
     /// <summary>Output of a Python program that imports the harness as the module <c>run</c>.</summary>
     private static async Task<string> InHarnessAsync(string program, params string[] arguments)
     {
-        const string load = "import pathlib, sys, types\nrun = types.ModuleType('run')\nrun.__file__ = sys.argv[1]\nexec(open(sys.argv[1]).read(), run.__dict__)\n";
-        (int exitCode, string output) = await OtherProgram.RunAsync("python3", ["-c", load + program, Path.Combine(Root, "bench", "run"), .. arguments]);
+        const string load = "import pathlib, sys, types\nrun = types.ModuleType('run')\nrun.__file__ = "
+            + "sys.argv[1]\nexec(open(sys.argv[1]).read(), run.__dict__)\n";
+        (int exitCode, string output) = await OtherProgram.RunAsync("python3",
+            ["-c", load + program, Path.Combine(Root, "bench", "run"), .. arguments]);
         Assert.True(exitCode == 0, output);
         return output;
     }
@@ -222,19 +247,23 @@ public sealed class BenchTests
             if (!Directory.Exists(from)) continue;
             Directory.CreateDirectory(tree[$"bench/{folder}"]);
             // A name that ends in a number belongs to a program that another run is compiling.
-            foreach (string file in Directory.GetFiles(from).Where(static f => !int.TryParse(Path.GetExtension(f).AsSpan().TrimStart('.'), out _))) File.Copy(file, tree[$"bench/{folder}/{Path.GetFileName(file)}"]);
+            foreach (string file in Directory.GetFiles(from)
+                .Where(static f => !int.TryParse(Path.GetExtension(f).AsSpan().TrimStart('.'), out _)))
+                File.Copy(file, tree[$"bench/{folder}/{Path.GetFileName(file)}"]);
         }
 
         File.Copy(Path.Combine(Root, "bench", "run"), tree["bench/run"]);
         File.Copy(Path.Combine(Root, ".gitignore"), tree[".gitignore"]);
-        foreach (string[] words in (string[][])[["init", "--quiet"], ["add", "."], ["-c", "user.name=Bench", "-c", "user.email=bench@localhost", "commit", "--quiet", "--message", "The harness"]])
+        foreach (string[] words in (string[][])[["init", "--quiet"], ["add", "."], ["-c", "user.name=Bench", "-c",
+            "user.email=bench@localhost", "commit", "--quiet", "--message", "The harness"]])
         {
             (int exitCode, string output) = await OtherProgram.RunAsync("git", ["-C", tree.Path, .. words]);
             Assert.True(exitCode == 0, output);
         }
     }
 
-    private static string[] StoredIn(TemporaryFolder tree, string folder) => Directory.GetFiles(tree[$"bench/{folder}"], "*.json", SearchOption.AllDirectories);
+    private static string[] StoredIn(TemporaryFolder tree, string folder) =>
+        Directory.GetFiles(tree[$"bench/{folder}"], "*.json", SearchOption.AllDirectories);
 
     private static string Broken => Path.Combine(Root, "bench", "peers", "c", "build", "broken");
 }

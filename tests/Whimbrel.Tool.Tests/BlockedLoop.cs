@@ -13,7 +13,8 @@ internal static class BlockedLoop
     {
         if (Console.In.ReadLine() is null) return;
         // Only the watchdog has a list of all engines of a process.
-        var known = typeof(Engine).Assembly.GetType("Whimbrel.Engines.Watchdog")!.GetField("s_engines", BindingFlags.Static | BindingFlags.NonPublic)!;
+        var known = typeof(Engine).Assembly.GetType("Whimbrel.Engines.Watchdog")!.GetField("s_engines",
+            BindingFlags.Static | BindingFlags.NonPublic)!;
         var engine = ((Engine[])known.GetValue(null)!).Single();
         engine.GetLoop(0).Post(Block);
     }

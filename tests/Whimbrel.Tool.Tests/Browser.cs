@@ -26,14 +26,22 @@ internal sealed class Browser : IAsyncDisposable
     {
         OtherProgram.Needs("chromium");
         var profile = new TemporaryFolder();
-        Process process = OtherProgram.Start("chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-proxy-server", "--no-first-run", "--hide-scrollbars", "--remote-debugging-port=0", $"--user-data-dir={profile.Path}", "about:blank");
+        Process process = OtherProgram.Start("chromium", "--headless=new", "--no-sandbox", "--disable-gpu",
+            "--disable-dev-shm-usage", "--no-proxy-server", "--no-first-run", "--hide-scrollbars",
+            "--remote-debugging-port=0", $"--user-data-dir={profile.Path}", "about:blank");
         var browser = new Browser(process, profile);
         _ = process.StandardOutput.ReadToEndAsync(CancellationToken.None);
         string line = await new Lines(process.StandardError, "chromium").ThatContains(Listening);
         _ = process.StandardError.ReadToEndAsync(CancellationToken.None);
-        await Deadline.Within(async stop => { await browser._socket.ConnectAsync(new Uri(line[(line.IndexOf(Listening, StringComparison.Ordinal) + Listening.Length)..]), stop); return true; }, static () => "chromium");
+        await Deadline.Within(async stop =>
+        {
+            await browser._socket.ConnectAsync(
+                new Uri(line[(line.IndexOf(Listening, StringComparison.Ordinal) + Listening.Length)..]), stop);
+            return true;
+        }, static () => "chromium");
         JsonElement target = await browser.CallAsync("Target.createTarget", new { url = "about:blank" });
-        JsonElement attached = await browser.CallAsync("Target.attachToTarget", new { targetId = target.GetProperty("targetId").GetString(), flatten = true });
+        JsonElement attached = await browser.CallAsync("Target.attachToTarget",
+            new { targetId = target.GetProperty("targetId").GetString(), flatten = true });
         browser._page = attached.GetProperty("sessionId").GetString()!;
         return browser;
     }
@@ -43,8 +51,14 @@ internal sealed class Browser : IAsyncDisposable
     // The result of a JavaScript expression; a promise is awaited.
     public async Task<string> EvaluateAsync(string expression)
     {
-        JsonElement said = await CallAsync("Runtime.evaluate", new { expression = $"(async () => String(await ({expression})))()", awaitPromise = true, returnByValue = true });
-        if (said.TryGetProperty("exceptionDetails", out JsonElement mistake)) throw new InvalidOperationException($"{expression}: {mistake}");
+        JsonElement said = await CallAsync("Runtime.evaluate", new
+        {
+            expression = $"(async () => String(await ({expression})))()",
+            awaitPromise = true,
+            returnByValue = true
+        });
+        if (said.TryGetProperty("exceptionDetails", out JsonElement mistake))
+            throw new InvalidOperationException($"{expression}: {mistake}");
         return said.GetProperty("result").GetProperty("value").GetString()!;
     }
 
@@ -52,7 +66,8 @@ internal sealed class Browser : IAsyncDisposable
     {
         try
         {
-            await EvaluateAsync($"new Promise(done => {{ const look = () => {{ if ({condition}) done(true); else setTimeout(look, 20); }}; look(); }})");
+            await EvaluateAsync($"new Promise(done => {{ const look = () => {{ if ({condition}) done(true); else "
+                + $"setTimeout(look, 20); }}; look(); }})");
         }
         catch (TimeoutException)
         {
@@ -60,26 +75,33 @@ internal sealed class Browser : IAsyncDisposable
         }
     }
 
-    public Task SizeAsync(int width, int height, double scale, bool isMobile) => CallAsync("Emulation.setDeviceMetricsOverride", new { width, height, deviceScaleFactor = scale, mobile = isMobile });
+    public Task SizeAsync(int width, int height, double scale, bool isMobile) => CallAsync(
+        "Emulation.setDeviceMetricsOverride", new { width, height, deviceScaleFactor = scale, mobile = isMobile });
 
-    public Task SchemeAsync(string scheme) => CallAsync("Emulation.setEmulatedMedia", new { features = new[] { new { name = "prefers-color-scheme", value = scheme } } });
+    public Task SchemeAsync(string scheme) => CallAsync("Emulation.setEmulatedMedia",
+        new { features = new[] { new { name = "prefers-color-scheme", value = scheme } } });
 
-    public async Task<byte[]> PictureAsync() => (await CallAsync("Page.captureScreenshot", new { format = "png" })).GetProperty("data").GetBytesFromBase64();
+    public async Task<byte[]> PictureAsync() =>
+        (await CallAsync("Page.captureScreenshot", new { format = "png" })).GetProperty("data").GetBytesFromBase64();
 
     private async Task<JsonElement> CallAsync(string method, object parameters)
     {
         int id = ++_id;
-        object call = _page.Length > 0 ? new { id, method, @params = parameters, sessionId = _page } : new { id, method, @params = parameters };
+        object call = _page.Length > 0
+            ? new { id, method, @params = parameters, sessionId = _page }
+            : new { id, method, @params = parameters };
         return await Deadline.Within(
             async stop =>
             {
-                await _socket.SendAsync(JsonSerializer.SerializeToUtf8Bytes(call), WebSocketMessageType.Text, true, stop);
+                await _socket.SendAsync(JsonSerializer.SerializeToUtf8Bytes(call), WebSocketMessageType.Text,
+                    true, stop);
                 while (true)
                 {
                     using JsonDocument answer = JsonDocument.Parse(await ReceiveAsync(stop));
                     JsonElement root = answer.RootElement;
                     if (!root.TryGetProperty("id", out JsonElement of) || of.GetInt32() != id) continue; // an event
-                    if (root.TryGetProperty("error", out JsonElement error)) throw new InvalidOperationException($"{method}: {error}");
+                    if (root.TryGetProperty("error", out JsonElement error))
+                        throw new InvalidOperationException($"{method}: {error}");
                     return root.GetProperty("result").Clone();
                 }
             },

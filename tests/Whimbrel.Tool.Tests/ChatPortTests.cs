@@ -35,15 +35,18 @@ public sealed partial class ChatPortTests
         byte[] all = Encoding.Latin1.GetBytes(bytes);
         Assert.Equal(expected, ChatOpening.Judge(all).ToString());
         // At every cut, the decision is either open or the final one.
-        for (int length = 0; length < all.Length; length++) Assert.Contains(ChatOpening.Judge(all.AsSpan(0, length)).ToString(), (string[])["Unknown", expected]);
+        for (int length = 0; length < all.Length; length++)
+            Assert.Contains(ChatOpening.Judge(all.AsSpan(0, length)).ToString(), (string[])["Unknown", expected]);
         Assert.Equal(expected, ChatOpening.Judge([.. all, .. "more\n"u8]).ToString());
     }
 
     [Fact]
     public void An_incomplete_request_has_a_limit()
     {
-        Assert.Equal(ChatOpening.Spoken.Unknown, ChatOpening.Judge(Encoding.ASCII.GetBytes("GET /" + new string('x', 8187))));
-        Assert.Equal(ChatOpening.Spoken.Lines, ChatOpening.Judge(Encoding.ASCII.GetBytes("GET /" + new string('x', 8188))));
+        Assert.Equal(ChatOpening.Spoken.Unknown,
+            ChatOpening.Judge(Encoding.ASCII.GetBytes("GET /" + new string('x', 8187))));
+        Assert.Equal(ChatOpening.Spoken.Lines,
+            ChatOpening.Judge(Encoding.ASCII.GetBytes("GET /" + new string('x', 8188))));
     }
 
     [Fact]
@@ -69,15 +72,20 @@ public sealed partial class ChatPortTests
     public async Task A_browser_gets_the_page_and_others_what_they_ask_for()
     {
         await using var tool = await RunningTool.Serve("chat");
-        using HttpClient client = new(new SocketsHttpHandler { UseProxy = false }) { BaseAddress = new Uri($"http://{tool.Address}/") };
+        using HttpClient client =
+            new(new SocketsHttpHandler { UseProxy = false }) { BaseAddress = new Uri($"http://{tool.Address}/") };
         using HttpResponseMessage answer = await client.GetAsync(new Uri("/", UriKind.Relative), Stop);
         string page = await answer.Content.ReadAsStringAsync(Stop);
-        Assert.Equal((HttpStatusCode.OK, "text/html"), (answer.StatusCode, answer.Content.Headers.ContentType!.MediaType));
+        Assert.Equal((HttpStatusCode.OK, "text/html"),
+            (answer.StatusCode, answer.Content.Headers.ContentType!.MediaType));
         Assert.StartsWith("<!doctype html>", page, StringComparison.Ordinal);
         // The page loads nothing from elsewhere, and contains all its scripts.
         Assert.Empty(Outside().Matches(page));
-        Assert.Matches("^default-src 'none'; script-src 'sha256-[A-Za-z0-9+/=]{44}'; style-src 'sha256-[A-Za-z0-9+/=]{44}'; connect-src ", Assert.Single(answer.Headers.GetValues("Content-Security-Policy")));
-        using HttpRequestMessage again = new(HttpMethod.Get, "/") { Headers = { IfNoneMatch = { answer.Headers.ETag! } } };
+        Assert.Matches("^default-src 'none'; script-src 'sha256-[A-Za-z0-9+/=]{44}'; "
+            + "style-src 'sha256-[A-Za-z0-9+/=]{44}'; connect-src ",
+            Assert.Single(answer.Headers.GetValues("Content-Security-Policy")));
+        using HttpRequestMessage again =
+            new(HttpMethod.Get, "/") { Headers = { IfNoneMatch = { answer.Headers.ETag! } } };
         using HttpResponseMessage same = await client.SendAsync(again, Stop);
         Assert.Equal(HttpStatusCode.NotModified, same.StatusCode);
         using HttpResponseMessage none = await client.GetAsync(new Uri("/none", UriKind.Relative), Stop);
@@ -93,14 +101,17 @@ public sealed partial class ChatPortTests
         Assert.Equal(0, (await RunningTool.Run(null, "certs", "--out", folder.Path, "--san", "localhost")).ExitCode);
         foreach (bool isTls in (bool[])[false, true])
         {
-            await using var tool = await RunningTool.Serve("chat", isTls ? ["--cert", folder["server.pem"], "--key", folder["server.key"]] : []);
+            await using var tool = await RunningTool.Serve("chat",
+                isTls ? ["--cert", folder["server.pem"], "--key", folder["server.key"]] : []);
             int port = ((IPEndPoint)tool.EndPoint).Port;
             string[] trust = isTls ? ["--ca", folder["ca.pem"]] : [];
-            await using var lines = RunningTool.Start(["connect", .. trust, $"{(isTls ? "tls" : "tcp")}://localhost:{port}"]);
+            await using var lines =
+                RunningTool.Start(["connect", .. trust, $"{(isTls ? "tls" : "tcp")}://localhost:{port}"]);
             await lines.Input.WriteAsync("/name anna\n".AsMemory(), Stop);
             await lines.Input.FlushAsync(Stop);
             await lines.Out.ThatContains("* you are anna now.");
-            await using var messages = RunningTool.Start(["connect", .. trust, $"{(isTls ? "wss" : "ws")}://localhost:{port}/"]);
+            await using var messages =
+                RunningTool.Start(["connect", .. trust, $"{(isTls ? "wss" : "ws")}://localhost:{port}/"]);
             await messages.Input.WriteAsync("/name bert\nhello anna\n".AsMemory(), Stop);
             await messages.Input.FlushAsync(Stop);
             Assert.Equal("bert: hello anna", await lines.Out.ThatContains(": "));
@@ -108,7 +119,8 @@ public sealed partial class ChatPortTests
             await lines.Input.FlushAsync(Stop);
             Assert.Equal("anna: hello b\u00e9rt", await messages.Out.ThatContains(": "));
             messages.Input.Close();
-            Assert.Equal("closed with 1000 (Normal); closed by this side", await messages.Error.ThatContains("closed with"));
+            Assert.Equal("closed with 1000 (Normal); closed by this side",
+                await messages.Error.ThatContains("closed with"));
             Assert.Equal(0, await messages.ExitCodeAsync());
             Assert.Equal("* bert left", await lines.Out.ThatContains("left"));
         }
@@ -124,7 +136,8 @@ public sealed partial class ChatPortTests
         using ClientWebSocket flood = await ConnectAsync(tool);
         const int lines = 60;
         for (int i = 0; i < lines; i++) await SayAsync(flood, $"line {i}");
-        for (int i = 0; i < lines; i++) Assert.EndsWith($": line {i}", await anna.Lines.ThatContains(": "), StringComparison.Ordinal);
+        for (int i = 0; i < lines; i++)
+            Assert.EndsWith($": line {i}", await anna.Lines.ThatContains(": "), StringComparison.Ordinal);
         await SayAsync(flood, string.Concat(Enumerable.Repeat("x\n", 1500)));
         Assert.Equal((1008, "too many lines at once"), await CloseOfAsync(flood));
 
@@ -147,13 +160,15 @@ public sealed partial class ChatPortTests
         await client.Error.ThatContains("ping 'are you there', answered");
         await client.Error.ThatContains("3 bytes of binary: 010203");
         Assert.Equal("two", await client.Out.ThatContains("two"));
-        Assert.StartsWith("closed with 4001 (of the application), 'bye'; ", await client.Error.ThatContains("closed with"), StringComparison.Ordinal);
+        Assert.StartsWith("closed with 4001 (of the application), 'bye'; ",
+            await client.Error.ThatContains("closed with"), StringComparison.Ordinal);
         Assert.Equal(1, await client.ExitCodeAsync());
 
         (int code, _, List<string> errors) = await RunningTool.Run("", "connect", $"ws://{server.EndPoint}/none");
         Assert.Equal(1, code);
         Assert.Contains("404", errors[^1], StringComparison.Ordinal);
-        await RunningTool.AssertRefused("ws:// has no TLS: use wss://.", "whimbrel connect", "connect", "--tls", "ws://x/");
+        await RunningTool.AssertRefused("ws:// has no TLS: use wss://.", "whimbrel connect", "connect",
+            "--tls", "ws://x/");
         await RunningTool.AssertRefused("is not a WebSocket URL", "whimbrel connect", "connect", "ws://x/#y");
     }
 
@@ -191,7 +206,8 @@ public sealed partial class ChatPortTests
         await bert.SayAsync("I am here by nc. Who are you?");
         await browser.UntilAsync(Shown("bert", "I am here by nc. Who are you?"));
         await SayAsync(browser, "Hello! I have a browser, on the same port.");
-        foreach (Lines seen in (Lines[])[bert.Lines, clara.Out]) Assert.Equal("anna: Hello! I have a browser, on the same port.", await seen.ThatContains("anna: "));
+        foreach (Lines seen in (Lines[])[bert.Lines, clara.Out])
+            Assert.Equal("anna: Hello! I have a browser, on the same port.", await seen.ThatContains("anna: "));
         await clara.Input.WriteAsync("And I: whimbrel connect ws://\n".AsMemory(), Stop);
         await clara.Input.FlushAsync(Stop);
         await browser.UntilAsync(Shown("clara", "And I: whimbrel connect ws://"));
@@ -200,7 +216,8 @@ public sealed partial class ChatPortTests
         await browser.UntilAsync(Shown("bert", "Three ways in, one room."));
         byte[] picture = await browser.PictureAsync();
         Assert.InRange(picture.Length, 10_000, 500_000);
-        if (Environment.GetEnvironmentVariable("WHIMBREL_ACCEPT_IMAGES") == "1") await File.WriteAllBytesAsync(PicturePath(), picture, Stop);
+        if (Environment.GetEnvironmentVariable("WHIMBREL_ACCEPT_IMAGES") == "1")
+            await File.WriteAllBytesAsync(PicturePath(), picture, Stop);
         Assert.True(File.Exists(PicturePath()), "The README shows it.");
 
         // Messages of others are shown as text, even if they look like markup.
@@ -211,17 +228,22 @@ public sealed partial class ChatPortTests
         string day = await browser.EvaluateAsync("getComputedStyle(document.body).backgroundColor");
         await browser.SizeAsync(360, 640, 2, isMobile: true);
         await browser.SchemeAsync("dark");
-        Assert.Equal("true", await browser.EvaluateAsync("document.documentElement.scrollWidth <= 360 && document.getElementById('send').getBoundingClientRect().right <= 360 && document.getElementById('send').getBoundingClientRect().bottom <= 640"));
+        Assert.Equal("true", await browser.EvaluateAsync("document.documentElement.scrollWidth "
+            + "<= 360 && document.getElementById('send').getBoundingClientRect().right <= 360 && "
+            + "document.getElementById('send').getBoundingClientRect().bottom <= 640"));
         Assert.NotEqual(day, await browser.EvaluateAsync("getComputedStyle(document.body).backgroundColor"));
         await tool.StopAsync();
-        await browser.UntilAsync("document.getElementById('state').textContent === 'connecting again' && document.getElementById('send').disabled");
+        await browser.UntilAsync("document.getElementById('state').textContent === 'connecting again' && "
+            + "document.getElementById('send').disabled");
     }
 
     private static string Shown(string who, string text) =>
-        $"[...document.querySelectorAll('.said')].some(p => p.querySelector('b')?.textContent === '{who}' && p.lastChild.textContent === {System.Text.Json.JsonSerializer.Serialize(text)})";
+        $"[...document.querySelectorAll('.said')].some(p => p.querySelector('b')?.textContent === '{who}' && "
+        + $"p.lastChild.textContent === {System.Text.Json.JsonSerializer.Serialize(text)})";
 
     private static Task<string> SayAsync(Browser browser, string text) =>
-        browser.EvaluateAsync($"(document.getElementById('text').value = {System.Text.Json.JsonSerializer.Serialize(text)}, document.getElementById('form').requestSubmit())");
+        browser.EvaluateAsync($"(document.getElementById('text').value = "
+            + $"{System.Text.Json.JsonSerializer.Serialize(text)}, document.getElementById('form').requestSubmit())");
 
     private static string PicturePath() => Path.Combine(SourceTree.Root, "docs", "images", "chat.png");
 
@@ -232,7 +254,8 @@ public sealed partial class ChatPortTests
         return socket;
     }
 
-    private static Task SayAsync(ClientWebSocket socket, string text) => socket.SendAsync(Encoding.UTF8.GetBytes(text), WebSocketMessageType.Text, true, Stop);
+    private static Task SayAsync(ClientWebSocket socket, string text) =>
+        socket.SendAsync(Encoding.UTF8.GetBytes(text), WebSocketMessageType.Text, true, Stop);
 
     private static Task<(int Status, string? Reason)> CloseOfAsync(ClientWebSocket socket) => Deadline.Within(
         async stop =>

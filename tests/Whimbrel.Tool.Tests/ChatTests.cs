@@ -61,7 +61,8 @@ public class ChatTests
         foreach (var piece in Encoding.UTF8.GetBytes("naïve\n").Chunk(1)) await anna.SendAsync(piece);
         await anna.SendAsync("one\r\n\ntwo\nthr"u8.ToArray());
         await anna.SendAsync("ee\n"u8.ToArray());
-        foreach (var expected in (string[])["anna: naïve", "anna: one", "anna: two", "anna: three"]) Assert.Equal(expected, await bert.Lines.NextAsync());
+        foreach (var expected in (string[])["anna: naïve", "anna: one", "anna: two", "anna: three"])
+            Assert.Equal(expected, await bert.Lines.NextAsync());
     }
 
     [Fact]
@@ -101,7 +102,8 @@ public class ChatTests
         using var anna = await EnterAsync(tool, "anna");
         using var bert = await EnterAsync(tool, "bert");
         const int lines = 100;
-        await flood.SendAsync(Encoding.UTF8.GetBytes(string.Concat(Enumerable.Range(0, lines).Select(i => $"line {i}\n"))));
+        await flood.SendAsync(
+            Encoding.UTF8.GetBytes(string.Concat(Enumerable.Range(0, lines).Select(i => $"line {i}\n"))));
         flood.ShutdownSend();
         await bert.Lines.ThatContains("flood: line 0");
         await anna.SayAsync("may I?");

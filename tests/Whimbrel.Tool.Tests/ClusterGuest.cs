@@ -10,7 +10,8 @@ internal sealed partial class ClusterGuest : IDisposable
 {
     // The chat accepts twenty lines a second per guest, with a burst of forty: no more may be pending for a stopped
     // node (stopped for ten seconds in deep runs).
-    private static readonly TimeSpan s_pace = TimeSpan.FromMilliseconds(Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1" ? 300 : 70);
+    private static readonly TimeSpan s_pace =
+        TimeSpan.FromMilliseconds(Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1" ? 300 : 70);
 
     private readonly Lock _gate = new();
     private readonly Socket _client;
@@ -67,7 +68,9 @@ internal sealed partial class ClusterGuest : IDisposable
         await _talking;
         foreach (ClusterGuest guest in guests)
         {
-            if (guest != this) await guest.UntilAllAsync(lines => HeardOf(lines, this) is [var first, ..] heard && heard.Length + Told(lines, this) >= _said - first + 1, $"all of {Name} at {guest.Name}");
+            if (guest != this)
+                await guest.UntilAllAsync(lines => HeardOf(lines, this) is [var first, ..] heard
+                    && heard.Length + Told(lines, this) >= _said - first + 1, $"all of {Name} at {guest.Name}");
         }
     }
 
@@ -75,7 +78,8 @@ internal sealed partial class ClusterGuest : IDisposable
     internal Task HearsFreshAsync(ClusterGuest other)
     {
         int said = Volatile.Read(ref other._said);
-        return UntilAllAsync(lines => HeardOf(lines, other) is [.., var last] && last > said, $"{Name} receives {other.Name} after {said}");
+        return UntilAllAsync(lines => HeardOf(lines, other) is [.., var last] && last > said,
+            $"{Name} receives {other.Name} after {said}");
     }
 
     internal Task UntilAsync(Func<string, bool> isIt, string what) => UntilAllAsync(lines => lines.Any(isIt), what);
@@ -89,8 +93,10 @@ internal sealed partial class ClusterGuest : IDisposable
             lock (_gate)
             {
                 int[] heard = HeardOf(_lines, other);
-                TestContext.Current.TestOutputHelper!.WriteLine($"{Name} received {heard.Length} of {other.Name}, and {Told(_lines, other)} were reported lost");
-                Assert.True(heard.SequenceEqual(heard.Distinct().Order()), $"{Name} received {other.Name} out of order: {string.Join(' ', heard)}");
+                TestContext.Current.TestOutputHelper!.WriteLine(
+                    $"{Name} received {heard.Length} of {other.Name}, and {Told(_lines, other)} were reported lost");
+                Assert.True(heard.SequenceEqual(heard.Distinct().Order()),
+                    $"{Name} received {other.Name} out of order: {string.Join(' ', heard)}");
             }
         }
     }
@@ -102,10 +108,12 @@ internal sealed partial class ClusterGuest : IDisposable
     }
 
     private static int[] HeardOf(IEnumerable<string> lines, ClusterGuest other) =>
-        [.. lines.Select(l => Said().Match(l)).Where(m => m.Success && m.Groups["who"].Value == other.Name).Select(static m => int.Parse(m.Groups["number"].ValueSpan, CultureInfo.InvariantCulture))];
+        [.. lines.Select(l => Said().Match(l)).Where(m => m.Success && m.Groups["who"].Value == other.Name)
+            .Select(static m => int.Parse(m.Groups["number"].ValueSpan, CultureInfo.InvariantCulture))];
 
     private static int Told(IEnumerable<string> lines, ClusterGuest other) =>
-        lines.Select(static l => Lost().Match(l)).Where(m => m.Success && m.Groups["node"].Value == other.Node).Sum(static m => int.Parse(m.Groups["count"].ValueSpan, CultureInfo.InvariantCulture));
+        lines.Select(static l => Lost().Match(l)).Where(m => m.Success && m.Groups["node"].Value == other.Node)
+            .Sum(static m => int.Parse(m.Groups["count"].ValueSpan, CultureInfo.InvariantCulture));
 
     private async Task TalkAsync()
     {

@@ -8,14 +8,16 @@ namespace Whimbrel.Tool.Tests;
 // commands ip and nft.
 internal sealed class ClusterNetwork : IAsyncDisposable
 {
-    private readonly string _name = string.Create(CultureInfo.InvariantCulture, $"whimbrel-{Environment.ProcessId}-{Random.Shared.Next(1 << 20):x}");
+    private readonly string _name = string.Create(CultureInfo.InvariantCulture,
+        $"whimbrel-{Environment.ProcessId}-{Random.Shared.Next(1 << 20):x}");
     private readonly List<string> _spaces = [];
 
     internal const string BrokerAddress = "10.78.0.2";
 
     internal static async Task<ClusterNetwork> MakeAsync(params string[] nodes)
     {
-        Assert.SkipUnless(OperatingSystem.IsLinux() && Environment.UserName == "root", "Network namespaces need root on Linux.");
+        Assert.SkipUnless(OperatingSystem.IsLinux() && Environment.UserName == "root",
+            "Network namespaces need root on Linux.");
         RealProgram.Find("ip");
         RealProgram.Find("nft");
         ClusterNetwork network = new();
@@ -45,7 +47,9 @@ internal sealed class ClusterNetwork : IAsyncDisposable
     internal Task CutAsync(string host, bool isOneWay = false) => InAsync(
         SpaceOf("router"),
         "nft",
-        $"add table inet {WayTo(host)}; add chain inet {WayTo(host)} way {{ type filter hook forward priority 0; policy accept; }}; add rule inet {WayTo(host)} way iifname {WayTo(host)} drop; {(isOneWay ? "" : $"add rule inet {WayTo(host)} way oifname {WayTo(host)} drop;")}");
+        $"add table inet {WayTo(host)}; add chain inet {WayTo(host)} way {{ type filter hook forward "
+        + $"priority 0; policy accept; }}; add rule inet {WayTo(host)} way iifname {WayTo(host)} drop; "
+        + $"{(isOneWay ? "" : $"add rule inet {WayTo(host)} way oifname {WayTo(host)} drop;")}");
 
     internal Task HealAsync(string host) => InAsync(SpaceOf("router"), "nft", $"delete table inet {WayTo(host)}");
 
@@ -56,13 +60,15 @@ internal sealed class ClusterNetwork : IAsyncDisposable
         _spaces.Clear();
     }
 
-    private static Task<string> InAsync(string space, params string[] command) => RealProgram.RunAsync("ip", ["netns", "exec", space, .. command]);
+    private static Task<string> InAsync(string space, params string[] command) =>
+        RealProgram.RunAsync("ip", ["netns", "exec", space, .. command]);
 
     private async Task AddAsync(string host)
     {
         using RealProgram add = RealProgram.Start("ip", "netns", "add", SpaceOf(host));
         await add.EndAsync();
-        Assert.SkipUnless(File.Exists($"/var/run/netns/{SpaceOf(host)}"), $"No network namespace can be created here: {add.Output.Trim()}");
+        Assert.SkipUnless(File.Exists($"/var/run/netns/{SpaceOf(host)}"),
+            $"No network namespace can be created here: {add.Output.Trim()}");
         _spaces.Add(SpaceOf(host));
         await RealProgram.RunAsync("ip", "-n", SpaceOf(host), "link", "set", "lo", "up");
     }
@@ -70,9 +76,11 @@ internal sealed class ClusterNetwork : IAsyncDisposable
     // Adds a cable to the router.
     private async Task ConnectAsync(string host, int number)
     {
-        string space = SpaceOf(host), router = SpaceOf("router"), net = string.Create(CultureInfo.InvariantCulture, $"10.78.{number}");
+        string space = SpaceOf(host), router = SpaceOf("router"),
+            net = string.Create(CultureInfo.InvariantCulture, $"10.78.{number}");
         await AddAsync(host);
-        await RealProgram.RunAsync("ip", "-n", router, "link", "add", "name", WayTo(host), "type", "veth", "peer", "name", "cable", "netns", space);
+        await RealProgram.RunAsync("ip", "-n", router, "link", "add", "name", WayTo(host), "type", "veth", "peer",
+            "name", "cable", "netns", space);
         await RealProgram.RunAsync("ip", "-n", router, "address", "add", $"{net}.1/24", "dev", WayTo(host));
         await RealProgram.RunAsync("ip", "-n", space, "address", "add", $"{net}.2/24", "dev", "cable");
         await RealProgram.RunAsync("ip", "-n", router, "link", "set", "dev", WayTo(host), "up");

@@ -10,9 +10,11 @@ public sealed class ClusterTests
 {
     private static readonly bool s_isDeep = Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1";
 
-    private static Task<RealProgram> BrokerAsync(int port) => RealProgram.ServeAsync("nats-server", port, _ => ["-a", "127.0.0.1", "-p", $"{port}"]);
+    private static Task<RealProgram> BrokerAsync(int port) =>
+        RealProgram.ServeAsync("nats-server", port, _ => ["-a", "127.0.0.1", "-p", $"{port}"]);
 
-    private static Task<RunningTool> NodeAsync(string name, string broker) => RunningTool.Serve("chat", "--cluster", broker, "--node", name, "--loops", "2");
+    private static Task<RunningTool> NodeAsync(string name, string broker) =>
+        RunningTool.Serve("chat", "--cluster", broker, "--node", name, "--loops", "2");
 
     [Theory]
     [InlineData("nats", "-a", "127.0.0.1", "-p")]
@@ -35,13 +37,15 @@ public sealed class ClusterTests
     private static async Task AreOneRoomAsync(string address, string broker)
     {
         await using RunningTool a = await NodeAsync("a", address), b = await NodeAsync("b", address);
-        using ClusterGuest anna = await ClusterGuest.EnterAsync(a, "a", "anna"), bert = await ClusterGuest.EnterAsync(b, "b", "bert");
+        using ClusterGuest anna = await ClusterGuest.EnterAsync(a, "a", "anna"),
+            bert = await ClusterGuest.EnterAsync(b, "b", "bert");
         await anna.UntilAsync(static l => Regex.IsMatch(l, @"^\[b\] \* guest\d+ is bert now$"), "who came");
         await anna.SayAsync("hello, ünïcode ✓");
         await bert.UntilAsync(static l => Regex.IsMatch(l, @"^\[a\] anna: hello, ünïcode ✓$"), "what anna said");
         await bert.SayAsync("hi");
         await anna.UntilAsync(static l => l == "[b] bert: hi", "what bert said");
-        Assert.Matches($@"cluster: healthy\. {broker} 127\.0\.0\.1:\d+ \(of {Regex.Escape(address)}\) is reached\.", await a.Error.ThatContains("cluster: "));
+        Assert.Matches($@"cluster: healthy\. {broker} 127\.0\.0\.1:\d+ \(of {Regex.Escape(address)}\) is reached\.",
+            await a.Error.ThatContains("cluster: "));
         await a.StopAsync();
         await b.StopAsync();
     }
@@ -50,17 +54,21 @@ public sealed class ClusterTests
     public async Task A_missing_broker_is_reported_before_any_client_is_served()
     {
         int port = RealProgram.FreePort();
-        var (code, output, errors) = await RunningTool.Run(null, "serve", "chat", "--port", "0", "--cluster", $"nats://u:secret@127.0.0.1:{port}");
+        var (code, output, errors) = await RunningTool.Run(null, "serve", "chat", "--port", "0", "--cluster",
+            $"nats://u:secret@127.0.0.1:{port}");
         Assert.Equal(1, code);
         Assert.Empty(output);
         string error = Assert.Single(errors);
-        Assert.StartsWith($"whimbrel: NATS nats://127.0.0.1:{port}: Cannot connect to 127.0.0.1:{port}: connection refused", error, StringComparison.Ordinal);
+        Assert.StartsWith(
+            $"whimbrel: NATS nats://127.0.0.1:{port}: Cannot connect to 127.0.0.1:{port}: connection refused", error,
+            StringComparison.Ordinal);
         Assert.DoesNotContain("secret", error, StringComparison.Ordinal);
     }
 
     [Theory]
     [InlineData("--node is the name in a cluster", "--node", "x")]
-    [InlineData("--cluster takes nats://HOST:PORT, redis://HOST:PORT or amqp://HOST:PORT", "--cluster", "127.0.0.1:4222")]
+    [InlineData("--cluster takes nats://HOST:PORT, redis://HOST:PORT or amqp://HOST:PORT", "--cluster",
+        "127.0.0.1:4222")]
     [InlineData("--node takes 1 to 20", "--cluster", "nats://x", "--node", "a b")]
     public async Task Options_that_mean_nothing_are_refused(string message, params string[] options) =>
         await RunningTool.AssertRefused(message, "whimbrel serve chat", ["serve", "chat", .. options]);
@@ -75,11 +83,14 @@ public sealed class ClusterTests
         string address = $"nats://127.0.0.1:{port}";
         TimeSpan fault = TimeSpan.FromSeconds(s_isDeep ? 10 : 1.5);
         RealProgram broker = await BrokerAsync(port);
-        RunningTool[] nodes = [await NodeAsync("a", address), await NodeAsync("b", address), await NodeAsync("c", address)];
+        RunningTool[] nodes = [await NodeAsync("a", address), await NodeAsync("b", address),
+            await NodeAsync("c", address)];
         List<ClusterGuest> guests = [];
         try
         {
-            foreach (RunningTool node in nodes) guests.Add(await ClusterGuest.EnterAsync(node, $"{(char)('a' + guests.Count)}", $"{(char)('a' + guests.Count)}"));
+            foreach (RunningTool node in nodes)
+                guests.Add(await ClusterGuest.EnterAsync(node, $"{(char)('a' + guests.Count)}",
+                    $"{(char)('a' + guests.Count)}"));
             foreach (ClusterGuest guest in guests) guest.StartTalking();
             await AllHearAllAsync(guests);
 
@@ -134,15 +145,18 @@ public sealed class ClusterTests
     [Theory, Trait("Runs", "quiet")]
     [InlineData("nats", "Server is ready", "-a", "0.0.0.0", "-p")]
     [InlineData("redis", "Ready to accept connections", "--save", "", "--protected-mode", "no", "--port")]
-    public async Task A_network_that_falls_apart_disconnects_no_guest_and_every_loss_is_reported(string kind, string isReady, params string[] options)
+    public async Task A_network_that_falls_apart_disconnects_no_guest_and_every_loss_is_reported(string kind,
+        string isReady, params string[] options)
     {
         const string Port = "4222"; // tidy: fixed port because the broker runs in a network namespace of its own
         await using ClusterNetwork network = await ClusterNetwork.MakeAsync("a", "b", "c");
-        using RealProgram broker = RealProgram.Start("ip", ["netns", "exec", network.SpaceOf("broker"), RealProgram.Find($"{kind}-server"), .. options, Port]);
+        using RealProgram broker = RealProgram.Start("ip",
+            ["netns", "exec", network.SpaceOf("broker"), RealProgram.Find($"{kind}-server"), .. options, Port]);
         await Deadline.Within(
             async cancellation =>
             {
-                while (!broker.Output.Contains(isReady, StringComparison.Ordinal)) await Task.Delay(20, cancellation); // tidy: waits because another program begins to listen
+                // tidy: waits because another program begins to listen
+                while (!broker.Output.Contains(isReady, StringComparison.Ordinal)) await Task.Delay(20, cancellation);
                 return true;
             },
             () => broker.Output);
@@ -153,7 +167,8 @@ public sealed class ClusterTests
             foreach (string name in (string[])["a", "b", "c"])
             {
                 nodes.Add(await RunningTool.ServeIn(
-                    network.SpaceOf(name), "chat", "--unix", Path.Combine(broker.Directory, name), "--cluster", $"{kind}://{ClusterNetwork.BrokerAddress}:{Port}", "--node", name, "--loops", "1"));
+                    network.SpaceOf(name), "chat", "--unix", Path.Combine(broker.Directory, name), "--cluster",
+                    $"{kind}://{ClusterNetwork.BrokerAddress}:{Port}", "--node", name, "--loops", "1"));
                 guests.Add(await ClusterGuest.EnterAsync(nodes[^1], name, name));
             }
 
@@ -170,7 +185,8 @@ public sealed class ClusterTests
             await network.CutAsync("c");
             await PassAsync(TimeSpan.FromSeconds(s_isDeep ? 20 : 8));
             await AllHearAllAsync(guests[..2]);
-            Assert.Contains("cluster: degraded.", await nodes[2].Error.ThatContains("degraded"), StringComparison.Ordinal);
+            Assert.Contains("cluster: degraded.", await nodes[2].Error.ThatContains("degraded"),
+                StringComparison.Ordinal);
             await network.HealAsync("c");
             await AllHearAllAsync(guests);
 
@@ -209,7 +225,8 @@ public sealed class ClusterTests
         }
 
         TimeSpan took = System.Diagnostics.Stopwatch.GetElapsedTime(start);
-        TestContext.Current.TestOutputHelper!.WriteLine(string.Create(CultureInfo.InvariantCulture, $"all receive all after {took.TotalSeconds:0.00} s"));
+        TestContext.Current.TestOutputHelper!.WriteLine(string.Create(CultureInfo.InvariantCulture,
+            $"all receive all after {took.TotalSeconds:0.00} s"));
         Assert.True(took < TimeSpan.FromSeconds(5), $"service after {took}");
     }
 

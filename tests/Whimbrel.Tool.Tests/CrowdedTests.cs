@@ -35,7 +35,8 @@ public sealed class CrowdedTests
 
     [Theory]
     [MemberData(nameof(Crowds))]
-    public Task At_the_connection_limit_new_connections_are_rejected_and_SIGTERM_drains(string engine, string scheduling, int limit, int left) =>
+    public Task At_the_connection_limit_new_connections_are_rejected_and_SIGTERM_drains(string engine,
+        string scheduling, int limit, int left) =>
         CrowdAsync(engine, scheduling, limit, left, high: 0);
 
     [Theory]
@@ -66,10 +67,12 @@ public sealed class CrowdedTests
         string text = string.Join('\n', await error.ToEndAsync());
         await process.WaitForExitAsync(TestContext.Current.CancellationToken);
         Assert.Equal(1, process.ExitCode);
-        Assert.StartsWith($"Cannot start {engine} with 2 loops: of the 58 file descriptors", text, StringComparison.Ordinal);
+        Assert.StartsWith($"Cannot start {engine} with 2 loops: of the 58 file descriptors", text,
+            StringComparison.Ordinal);
     }
 
-    private static async Task CrowdAsync(string engine, string scheduling, int limit, int left, int high, bool isBurst = false)
+    private static async Task CrowdAsync(string engine, string scheduling, int limit, int left, int high,
+        bool isBurst = false)
     {
         NeedsEngine(engine, limit);
         using var process = Start(engine, scheduling, limit, left, high);
@@ -89,7 +92,8 @@ public sealed class CrowdedTests
             for (int i = 0; i < room + 50; i++) clients.Add(new Client(port));
             if (isBurst) await process.StandardInput.WriteLineAsync("go");
             // At the limit a client is shed; until then each is served.
-            await Until(() => clients.Exists(static c => c.WasShed) && clients.Exists(static c => c.IsServed), "a client to be shed");
+            await Until(() => clients.Exists(static c => c.WasShed) && clients.Exists(static c => c.IsServed),
+                "a client to be shed");
             await Deadline.Within(
                 async cancellation =>
                 {
@@ -97,12 +101,14 @@ public sealed class CrowdedTests
                     {
                         await process.StandardInput.WriteLineAsync("now".AsMemory(), cancellation);
                         string line = await output.ThatContains("now ");
-                        if (int.Parse(line[4..], CultureInfo.InvariantCulture) == clients.Count(static c => c.IsServed)) return 0;
+                        if (int.Parse(line[4..], CultureInfo.InvariantCulture) == clients.Count(static c => c.IsServed))
+                            return 0;
                         await Task.Delay(10, cancellation); // tidy: waits because responses are in transit
                     }
                 },
                 () => $"all sessions to be served; {clients.Count(static c => c.IsServed)} are");
-            using (var kill = Process.Start("kill", ["-TERM", process.Id.ToString(CultureInfo.InvariantCulture)])) await kill.WaitForExitAsync(TestContext.Current.CancellationToken);
+            using (var kill = Process.Start("kill", ["-TERM", process.Id.ToString(CultureInfo.InvariantCulture)]))
+                await kill.WaitForExitAsync(TestContext.Current.CancellationToken);
             string[] totals = (await output.ThatContains("accepted ")).Split(' ');
             await Deadline.Within(
                 async cancellation =>
@@ -112,13 +118,15 @@ public sealed class CrowdedTests
                 },
                 () => "the end of the process");
             Assert.Equal(0, process.ExitCode);
-            Assert.InRange(long.Parse(totals[1], CultureInfo.InvariantCulture), clients.Count(static c => c.IsServed), clients.Count);
+            Assert.InRange(long.Parse(totals[1], CultureInfo.InvariantCulture), clients.Count(static c => c.IsServed),
+                clients.Count);
             Assert.InRange(long.Parse(totals[3], CultureInfo.InvariantCulture), 1, clients.Count);
             Assert.Equal(1, int.Parse(totals[5], CultureInfo.InvariantCulture));
         }
         catch (Exception e) when (process.HasExited)
         {
-            throw new InvalidOperationException($"It ended with {process.ExitCode}: {string.Join('\n', await error.ToEndAsync())}", e);
+            throw new InvalidOperationException(
+                $"It ended with {process.ExitCode}: {string.Join('\n', await error.ToEndAsync())}", e);
         }
         finally
         {
@@ -131,8 +139,14 @@ public sealed class CrowdedTests
     private static Process Start(string engine, string scheduling, int limit, int left, int high)
     {
         string program = BuiltProgram.PathOf("CrowdedServer");
-        string command = string.Create(CultureInfo.InvariantCulture, $"ulimit -n {limit} && exec dotnet '{program}' {engine} {scheduling} {left} {high}");
-        return Process.Start(new ProcessStartInfo("sh", ["-c", command]) { RedirectStandardInput = true, RedirectStandardOutput = true, RedirectStandardError = true })!;
+        string command = string.Create(CultureInfo.InvariantCulture,
+            $"ulimit -n {limit} && exec dotnet '{program}' {engine} {scheduling} {left} {high}");
+        return Process.Start(new ProcessStartInfo("sh", ["-c", command])
+        {
+            RedirectStandardInput = true,
+            RedirectStandardOutput = true,
+            RedirectStandardError = true
+        })!;
     }
 
     private static void NeedsEngine(string engine, int limit)
@@ -144,7 +158,9 @@ public sealed class CrowdedTests
     }
 
     private static int LimitOf(string process) =>
-        int.Parse(File.ReadLines($"/proc/{process}/limits").First(static l => l.StartsWith("Max open files", StringComparison.Ordinal))[14..].Split(' ', StringSplitOptions.RemoveEmptyEntries)[1], CultureInfo.InvariantCulture);
+        int.Parse(File.ReadLines($"/proc/{process}/limits")
+            .First(static l => l.StartsWith("Max open files", StringComparison.Ordinal))[14..]
+            .Split(' ', StringSplitOptions.RemoveEmptyEntries)[1], CultureInfo.InvariantCulture);
 
     private static async Task Until(Func<bool> condition, string what) => await Deadline.Within(
         async cancellation =>

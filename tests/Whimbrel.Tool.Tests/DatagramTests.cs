@@ -9,19 +9,22 @@ public class DatagramTests
 {
     private static UdpClient Plain(string address = "127.0.0.1") => new(new IPEndPoint(IPAddress.Parse(address), 0));
 
-    private static Task<UdpReceiveResult> ReceiveAsync(UdpClient client) => Deadline.Within(async c => await client.ReceiveAsync(c), () => "a datagram");
+    private static Task<UdpReceiveResult> ReceiveAsync(UdpClient client) =>
+        Deadline.Within(async c => await client.ReceiveAsync(c), () => "a datagram");
 
     // A separate group for each test, and a port that was free a moment ago.
     private static string NewGroup()
     {
         using var port = Plain();
-        return $"239.77.{Random.Shared.Next(1, 255)}.{Random.Shared.Next(1, 255)}:{((IPEndPoint)port.Client.LocalEndPoint!).Port}";
+        return $"239.77.{Random.Shared.Next(1, 255)}.{Random.Shared.Next(1, 255)}:"
+            + $"{((IPEndPoint)port.Client.LocalEndPoint!).Port}";
     }
 
     private static UdpClient SenderTo(string group, out IPEndPoint to, string from = "127.0.0.1")
     {
         var client = Plain(from);
-        client.Client.SetSocketOption(SocketOptionLevel.IP, SocketOptionName.MulticastInterface, IPAddress.Loopback.GetAddressBytes());
+        client.Client.SetSocketOption(SocketOptionLevel.IP, SocketOptionName.MulticastInterface,
+            IPAddress.Loopback.GetAddressBytes());
         client.MulticastLoopback = true;
         to = IPEndPoint.Parse(group);
         return client;
@@ -34,7 +37,8 @@ public class DatagramTests
         using var peer = Plain();
         var random = new Random(1);
         long bytes = 0;
-        foreach (var size in (int[])[0, 1, 32, 1472, 9000, 65507, .. Enumerable.Range(0, 30).Select(_ => random.Next(3000))])
+        foreach (var size in (int[])[0, 1, 32, 1472, 9000, 65507,
+            .. Enumerable.Range(0, 30).Select(_ => random.Next(3000))])
         {
             var data = new byte[size];
             random.NextBytes(data);
@@ -45,7 +49,8 @@ public class DatagramTests
             bytes += size;
         }
 
-        Assert.Equal($"total: 36 datagrams in, {bytes} bytes in, 36 datagrams out, {bytes} bytes out, 0 dropped by the system, 0 not sent", await tool.StopAsync());
+        Assert.Equal($"total: 36 datagrams in, {bytes} bytes in, 36 datagrams out, {bytes} bytes out, 0 dropped by the "
+            + $"system, 0 not sent", await tool.StopAsync());
     }
 
     [Theory]
@@ -56,7 +61,8 @@ public class DatagramTests
     {
         await using var server = await RunningTool.Serve("udp", "--loops", "1", "--listen", "udp://127.0.0.1:0");
         var port = ((IPEndPoint)server.EndPoint).Port.ToString(CultureInfo.InvariantCulture);
-        var (code, output, errors) = await RunningTool.Run("one\n\nthree ünïcode\nlast", ["connect", .. words.Select(w => w.Replace("PORT", port, StringComparison.Ordinal))]);
+        var (code, output, errors) = await RunningTool.Run("one\n\nthree ünïcode\nlast",
+            ["connect", .. words.Select(w => w.Replace("PORT", port, StringComparison.Ordinal))]);
         Assert.Equal(["one", "", "three ünïcode", "last"], output);
         Assert.Equal("4 datagrams out, 4 in", errors[^1]);
         Assert.Equal(0, code);
@@ -122,7 +128,8 @@ public class DatagramTests
         using var honest = Plain();
         await honest.SendAsync("x"u8.ToArray(), (IPEndPoint)tool.EndPoint, TestContext.Current.CancellationToken);
         Assert.Equal("x"u8.ToArray(), (await ReceiveAsync(honest)).Buffer);
-        Assert.StartsWith("total: 4 datagrams in, 13 bytes in, 1 datagrams out, 1 bytes out", await tool.StopAsync(), StringComparison.Ordinal);
+        Assert.StartsWith("total: 4 datagrams in, 13 bytes in, 1 datagrams out, 1 bytes out", await tool.StopAsync(),
+            StringComparison.Ordinal);
     }
 
     private static Socket OpenRaw()
@@ -145,7 +152,9 @@ public class DatagramTests
     {
         await using var tool = await RunningTool.Serve("udp", "--source-rate", "5");
         using var greedy = Plain();
-        for (var i = 0; i < 200; i++) await greedy.SendAsync(new byte[] { (byte)i }, (IPEndPoint)tool.EndPoint, TestContext.Current.CancellationToken);
+        for (var i = 0; i < 200; i++)
+            await greedy.SendAsync(new byte[] { (byte)i }, (IPEndPoint)tool.EndPoint,
+                TestContext.Current.CancellationToken);
         for (var i = 0; i < 5; i++) Assert.Equal([(byte)i], (await ReceiveAsync(greedy)).Buffer);
         using var other = Plain("127.0.0.2");
         await other.SendAsync("x"u8.ToArray(), (IPEndPoint)tool.EndPoint, TestContext.Current.CancellationToken);
@@ -159,18 +168,26 @@ public class DatagramTests
     public async Task A_group_is_joined_by_one_process_and_sent_to_by_another()
     {
         var group = NewGroup();
-        await using var sender = RunningTool.Start("serve", "multicast", group, "--rate", "200", "--interface", "127.0.0.1");
+        await using var sender = RunningTool.Start("serve", "multicast", group, "--rate", "200", "--interface",
+            "127.0.0.1");
         await sender.Out.ThatContains($"sending to {group} from port ");
-        await sender.Error.ThatContains("200 datagrams of 32 bytes a second; loopback is on, so members on this machine get it too; it stays on this network.");
-        var (code, output, errors) = await RunningTool.Run(null, "join", group, "--interface", "127.0.0.1", "--count", "20");
+        await sender.Error.ThatContains("200 datagrams of 32 bytes a second; loopback is on, so members on this "
+            + "machine get it too; it stays on this network.");
+        var (code, output, errors) = await RunningTool.Run(null, "join", group, "--interface", "127.0.0.1",
+            "--count", "20");
         Assert.Equal(0, code);
         Assert.Equal(21, output.Count);
         var first = output[0][(output[0].LastIndexOf(' ') + 1)..];
-        for (var i = 0; i < 20; i++) Assert.Matches($@"^\d+\.\d+\.\d+\.\d+:\d+ 32 bytes: message {int.Parse(first, CultureInfo.InvariantCulture) + i}$", output[i]);
-        Assert.Equal("total: 20 datagrams from 1 sources, 0 missing by their numbers, 0 dropped by the system, 0 not printed", output[^1]);
-        Assert.Contains(errors, e => e == $"joined {group[..group.IndexOf(':', StringComparison.Ordinal)]} on 127.0.0.1");
+        for (var i = 0; i < 20; i++)
+            Assert.Matches($@"^\d+\.\d+\.\d+\.\d+:\d+ 32 bytes: message "
+                + $@"{int.Parse(first, CultureInfo.InvariantCulture) + i}$", output[i]);
+        Assert.Equal("total: 20 datagrams from 1 sources, 0 missing by their numbers, 0 dropped by the system, 0 not "
+            + "printed", output[^1]);
+        Assert.Contains(errors,
+            e => e == $"joined {group[..group.IndexOf(':', StringComparison.Ordinal)]} on 127.0.0.1");
         await sender.SignalAsync("TERM");
-        Assert.Matches(@"^total: 0 datagrams in, 0 bytes in, \d+ datagrams out, \d+ bytes out, 0 dropped by the system, 0 not sent$", await sender.Out.ThatContains("total:"));
+        Assert.Matches(@"^total: 0 datagrams in, 0 bytes in, \d+ datagrams out, \d+ bytes out, 0 dropped by the "
+            + @"system, 0 not sent$", await sender.Out.ThatContains("total:"));
         Assert.Equal(0, await sender.ExitCodeAsync());
     }
 
@@ -197,12 +214,15 @@ public class DatagramTests
     public async Task Numbers_that_never_came_are_counted_as_missing()
     {
         var group = NewGroup();
-        await using var member = RunningTool.Start("join", group, "--interface", "127.0.0.1", "--count", "5", "--quiet");
+        await using var member = RunningTool.Start("join", group, "--interface", "127.0.0.1", "--count",
+            "5", "--quiet");
         await member.Error.ThatContains("joined ");
         using var sender = SenderTo(group, out var to);
         // Two are missing, one is late, and the last one has no number.
-        foreach (var message in (byte[][])[Numbered(1), Numbered(4), Numbered(6), Numbered(3), "no number"u8.ToArray()]) await sender.SendAsync(message, to, TestContext.Current.CancellationToken);
-        Assert.Equal("total: 5 datagrams from 1 sources, 2 missing by their numbers, 0 dropped by the system, 0 not printed", await member.Out.NextAsync());
+        foreach (var message in (byte[][])[Numbered(1), Numbered(4), Numbered(6), Numbered(3), "no number"u8.ToArray()])
+            await sender.SendAsync(message, to, TestContext.Current.CancellationToken);
+        Assert.Equal("total: 5 datagrams from 1 sources, 2 missing by their numbers, 0 dropped by the system, 0 not "
+            + "printed", await member.Out.NextAsync());
         Assert.Equal(0, await member.ExitCodeAsync());
     }
 
@@ -210,7 +230,9 @@ public class DatagramTests
     {
         var message = new byte[32];
         BitConverter.TryWriteBytes(message, sequence);
-        for (var k = 0; k < 3; k++) BitConverter.TryWriteBytes(message.AsSpan(8 + 8 * k), Mix(sequence ^ unchecked(0x9E3779B97F4A7C15 * (ulong)(k + 1))));
+        for (var k = 0; k < 3; k++)
+            BitConverter.TryWriteBytes(message.AsSpan(8 + 8 * k),
+                Mix(sequence ^ unchecked(0x9E3779B97F4A7C15 * (ulong)(k + 1))));
         return message;
     }
 
@@ -241,12 +263,17 @@ public class DatagramTests
     [InlineData("'[ff15::1' is no group", "join", "[ff15::1")]
     [InlineData("'70000' is no port of a group: that is a number from 1 to 65535.", "join", "239.1.1.1:70000")]
     [InlineData("'0' is no port of a group", "join", "[ff15::1]:0")]
-    [InlineData("Source ff::1 and group 239.1.1.1 are of different families.", "join", "239.1.1.1", "--source", "ff::1")]
+    [InlineData("Source ff::1 and group 239.1.1.1 are of different families.", "join", "239.1.1.1",
+        "--source", "ff::1")]
     [InlineData("--source takes an IP address, not 'x'.", "join", "239.1.1.1", "--source", "x")]
-    [InlineData("'udp://localhost' is no address: the port is missing; right would be udp://localhost:80.", "connect", "udp://localhost")]
-    [InlineData("'tcp://localhost:7' is a stream; right would be udp://localhost:7.", "connect", "--udp", "tcp://localhost:7")]
-    [InlineData("is an address for datagrams: use it with whimbrel serve udp", "serve", "echo", "--listen", "udp://127.0.0.1:7")]
-    [InlineData("'tcp://127.0.0.1:7' is a stream; right would be udp://127.0.0.1:7.", "serve", "udp", "--listen", "tcp://127.0.0.1:7")]
+    [InlineData("'udp://localhost' is no address: the port is missing; right would be udp://localhost:80.", "connect",
+        "udp://localhost")]
+    [InlineData("'tcp://localhost:7' is a stream; right would be udp://localhost:7.", "connect", "--udp",
+        "tcp://localhost:7")]
+    [InlineData("is an address for datagrams: use it with whimbrel serve udp", "serve", "echo", "--listen",
+        "udp://127.0.0.1:7")]
+    [InlineData("'tcp://127.0.0.1:7' is a stream; right would be udp://127.0.0.1:7.", "serve", "udp", "--listen",
+        "tcp://127.0.0.1:7")]
     [InlineData("--hops takes a number from 0 to 255, not '256'.", "serve", "multicast", "239.1.1.1", "--hops", "256")]
     [InlineData("Give only one of --listen, --port and --unix.", "serve", "udp", "--port", "0", "--unix", "x")]
     public Task Wrong_arguments_give_one_line_that_says_what_is_right(string expected, params string[] arguments) =>

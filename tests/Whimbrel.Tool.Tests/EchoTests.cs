@@ -8,7 +8,8 @@ public class EchoTests
         await using var tool = await RunningTool.Serve("echo");
         using var peer = tool.Connect();
         await EchoesAsync(peer, 4_000_000);
-        Assert.Contains("1 connections, 4000000 bytes in, 4000000 bytes out", await tool.StopAsync(), StringComparison.Ordinal);
+        Assert.Contains("1 connections, 4000000 bytes in, 4000000 bytes out", await tool.StopAsync(),
+            StringComparison.Ordinal);
     }
 
     [Fact]
@@ -33,7 +34,8 @@ public class EchoTests
         var support = Engine.SupportFor(asked);
         Assert.SkipUnless(support.IsAvailable, support.Reason);
         await using var server = await RunningTool.Serve("echo", "--engine", engine);
-        Assert.Contains($"(engine {support.Kind.ToString().ToLowerInvariant()}, ", server.Out.Seen, StringComparison.Ordinal);
+        Assert.Contains($"(engine {support.Kind.ToString().ToLowerInvariant()}, ", server.Out.Seen,
+            StringComparison.Ordinal);
         var text = string.Concat(Enumerable.Range(0, 20_000).Select(static i => $"line {i}\n"));
         var (code, output, errors) = await RunningTool.Run(text, "connect", server.Address, "--engine", engine);
         Assert.Equal(text, string.Join('\n', output) + "\n");
@@ -44,7 +46,8 @@ public class EchoTests
     [Fact]
     public async Task It_listens_on_the_given_address_with_the_given_number_of_loops()
     {
-        await using var tool = RunningTool.Start("serve", "echo", "--listen", "[::1]:0", "--loops", "3", "--engine", "auto");
+        await using var tool = RunningTool.Start("serve", "echo", "--listen", "[::1]:0", "--loops", "3",
+            "--engine", "auto");
         var line = await tool.Out.ThatContains("listening on [::1]:");
         Assert.EndsWith(", loops 3)", line, StringComparison.Ordinal);
     }

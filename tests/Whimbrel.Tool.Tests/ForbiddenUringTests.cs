@@ -24,24 +24,30 @@ public sealed class ForbiddenUringTests
         os.execvp(sys.argv[3], sys.argv[3:])
         """;
 
-    private static Task<(int ExitCode, string Output)> ServeAsync(int errno, string engine, int call = SetupCall) => RunAsync(errno, call, "serve", "echo", "--port", "0", "--for", "1", "--engine", engine);
+    private static Task<(int ExitCode, string Output)> ServeAsync(int errno, string engine, int call = SetupCall) =>
+        RunAsync(errno, call, "serve", "echo", "--port", "0", "--for", "1", "--engine", engine);
 
     private static async Task<(int ExitCode, string Output)> RunAsync(int errno, int call, params string[] arguments)
     {
-        Assert.SkipUnless(OperatingSystem.IsLinux() && RuntimeInformation.ProcessArchitecture is Architecture.X64 or Architecture.Arm64, "seccomp needs Linux.");
+        Assert.SkipUnless(OperatingSystem.IsLinux() && RuntimeInformation.ProcessArchitecture is Architecture.X64
+            or Architecture.Arm64, "seccomp needs Linux.");
         string[] folders = (Environment.GetEnvironmentVariable("PATH") ?? "").Split(Path.PathSeparator);
-        Assert.SkipUnless(folders.Any(static f => File.Exists(Path.Combine(f, "python3"))), "Setting the filter needs python3.");
+        Assert.SkipUnless(folders.Any(static f => File.Exists(Path.Combine(f, "python3"))),
+            "Setting the filter needs python3.");
         ProcessStartInfo start = new(
             "python3",
-            ["-c", Forbid, errno.ToString(CultureInfo.InvariantCulture), call.ToString(CultureInfo.InvariantCulture), "dotnet", BuiltProgram.PathOf("Whimbrel.Tool"), .. arguments])
+            ["-c", Forbid, errno.ToString(CultureInfo.InvariantCulture), call.ToString(CultureInfo.InvariantCulture),
+                "dotnet", BuiltProgram.PathOf("Whimbrel.Tool"), .. arguments])
         {
             RedirectStandardOutput = true,
             RedirectStandardError = true,
         };
         using Process process = Process.Start(start)!;
-        using CancellationTokenRegistration kill = TestContext.Current.CancellationToken.Register(() => process.Kill(entireProcessTree: true));
+        using CancellationTokenRegistration kill =
+            TestContext.Current.CancellationToken.Register(() => process.Kill(entireProcessTree: true));
         Task<string> errors = process.StandardError.ReadToEndAsync(TestContext.Current.CancellationToken);
-        string output = await process.StandardOutput.ReadToEndAsync(TestContext.Current.CancellationToken) + await errors;
+        string output = await process.StandardOutput.ReadToEndAsync(TestContext.Current.CancellationToken)
+            + await errors;
         await process.WaitForExitAsync(TestContext.Current.CancellationToken);
         Assert.SkipWhen(process.ExitCode == 77, "No seccomp filter can be set here.");
         return (process.ExitCode, output);
@@ -56,7 +62,8 @@ public sealed class ForbiddenUringTests
     {
         (int exitCode, string output) = await ServeAsync(errno, "uring", call);
         Assert.Equal(1, exitCode);
-        Assert.Contains($"whimbrel: The io_uring engine, asked for by EngineOptions.Kind, cannot run: {reason}", output, StringComparison.Ordinal);
+        Assert.Contains($"whimbrel: The io_uring engine, asked for by EngineOptions.Kind, cannot run: {reason}", output,
+            StringComparison.Ordinal);
         Assert.Contains("docs/symptoms/no-io-uring.md", output, StringComparison.Ordinal);
     }
 
@@ -67,10 +74,12 @@ public sealed class ForbiddenUringTests
         Assert.Equal(0, exitCode);
         Assert.Contains("(engine epoll, ", output, StringComparison.Ordinal);
         // One line with the reason and the cure. It is the only diagnostic event about io_uring.
-        string told = Assert.Single(output.Split('\n'), static line => line.StartsWith("notice: io_uring is forbidden here (EPERM): ", StringComparison.Ordinal));
+        string told = Assert.Single(output.Split('\n'),
+            static line => line.StartsWith("notice: io_uring is forbidden here (EPERM): ", StringComparison.Ordinal));
         Assert.Contains("Using the epoll engine", told, StringComparison.Ordinal);
         Assert.Contains("To allow it: ", told, StringComparison.Ordinal);
-        Assert.EndsWith("To silence this: WHIMBREL_ENGINE=epoll. See docs/symptoms/no-io-uring.md, or: whimbrel explain no-io-uring", told, StringComparison.Ordinal);
+        Assert.EndsWith("To silence this: WHIMBREL_ENGINE=epoll. "
+            + "See docs/symptoms/no-io-uring.md, or: whimbrel explain no-io-uring", told, StringComparison.Ordinal);
     }
 
     [Theory]
@@ -83,7 +92,8 @@ public sealed class ForbiddenUringTests
         Assert.Contains($"advice  io_uring         {reason}", output, StringComparison.Ordinal);
         // A real filter, detected by the process itself. If the sysctl forbids io_uring as well, the sysctl is named
         // first.
-        Assert.Matches("-> (let the seccomp profile allow io_uring_setup|sysctl -w kernel.io_uring_disabled=0)", output);
+        Assert.Matches("-> (let the seccomp profile allow io_uring_setup|sysctl -w kernel.io_uring_disabled=0)",
+            output);
         Assert.Contains("ok      epoll ", output, StringComparison.Ordinal);
     }
 }

@@ -23,12 +23,16 @@ internal sealed class ForgedTree : IDisposable
 
     public static string[] Paths =>
     [
-        "/proc/sys/kernel/osrelease", "/proc/self/limits", "/proc/self/cgroup", "/sys/fs/cgroup/cpu.max", "/sys/devices/system/clocksource/clocksource0/current_clocksource",
-        "/sys/devices/system/clocksource/clocksource0/available_clocksource", "/proc/sys/net/core/somaxconn", "/proc/sys/net/ipv4/ip_local_port_range",
+        "/proc/sys/kernel/osrelease", "/proc/self/limits", "/proc/self/cgroup", "/sys/fs/cgroup/cpu.max",
+        "/sys/devices/system/clocksource/clocksource0/current_clocksource",
+        "/sys/devices/system/clocksource/clocksource0/available_clocksource", "/proc/sys/net/core/somaxconn",
+        "/proc/sys/net/ipv4/ip_local_port_range",
         "/proc/sys/net/ipv4/tcp_tw_reuse", "/proc/sys/net/core/busy_poll", "/proc/sys/net/core/busy_read",
     ];
 
-    public Func<EngineKind, EngineSupport> Support { get; set; } = static kind => new EngineSupport(kind == EngineKind.Auto ? EngineKind.Uring : kind, true, kind == EngineKind.Auto ? "the best engine on this system" : "", "");
+    public Func<EngineKind, EngineSupport> Support { get; set; } =
+        static kind => new EngineSupport(kind == EngineKind.Auto ? EngineKind.Uring : kind, true,
+            kind == EngineKind.Auto ? "the best engine on this system" : "", "");
 
     public GarbageCollector? Collector { get; set; } = new GarbageCollector(false, true, false, "");
 
@@ -55,7 +59,8 @@ internal sealed class ForgedTree : IDisposable
 
     public void RemoveAll() => Directory.Delete(_root + "/proc", recursive: true);
 
-    public List<Finding> Examine() => Examination.Of(new Examined(new SystemTree(_root), Support, Processors, Loops, Collector));
+    public List<Finding> Examine() =>
+        Examination.Of(new Examined(new SystemTree(_root), Support, Processors, Loops, Collector));
 
     public Finding Finding(string name) => Examine().Single(f => f.Name == name);
 

@@ -34,19 +34,24 @@ public sealed class GetTests : IDisposable
     {
         var (server, site, trust) = await ServeAsync(isTls);
         await using RunningTool running = server;
-        foreach ((string method, int length) in ((string, int)[])[("--post", 0), ("--put", 500_000), ("--post", 3_000_000)])
+        foreach ((string method, int length) in ((string, int)[])[("--post", 0), ("--put", 500_000),
+            ("--post", 3_000_000)])
         {
             byte[] bytes = Random(length);
             await File.WriteAllBytesAsync(_folder["sent"], bytes, TestContext.Current.CancellationToken);
-            Assert.Equal((0, "", ""), await GetAsync(null, [.. trust, method, _folder["sent"], "-o", _folder["got"], $"{site}/echo"]));
-            Assert.Equal(SHA256.HashData(bytes), SHA256.HashData(await File.ReadAllBytesAsync(_folder["got"], TestContext.Current.CancellationToken)));
+            Assert.Equal((0, "", ""),
+                await GetAsync(null, [.. trust, method, _folder["sent"], "-o", _folder["got"], $"{site}/echo"]));
+            Assert.Equal(SHA256.HashData(bytes),
+                SHA256.HashData(await File.ReadAllBytesAsync(_folder["got"], TestContext.Current.CancellationToken)));
         }
 
         Assert.Equal((0, "from stdin", ""), await GetAsync("from stdin", [.. trust, "--post", "-", $"{site}/echo"]));
         Assert.Equal((0, "", ""), await GetAsync("value", [.. trust, "--put", "-", $"{site}/cache?key=a"]));
         Assert.Equal((0, "value", ""), await GetAsync(null, [.. trust, $"{site}/cache?key=a"]));
         Assert.Equal((0, "", ""), await GetAsync(null, [.. trust, "--method", "DELETE", $"{site}/cache?key=a"]));
-        Assert.Contains("\"name\":\"X-One\",\"value\":\"1: 2, 3\"", (await GetAsync(null, [.. trust, "-H", "X-One: 1: 2, 3", "--header", "X-Two:", $"{site}/headers"])).Out, StringComparison.Ordinal);
+        Assert.Contains("\"name\":\"X-One\",\"value\":\"1: 2, 3\"",
+            (await GetAsync(null, [.. trust, "-H", "X-One: 1: 2, 3", "--header", "X-Two:", $"{site}/headers"])).Out,
+            StringComparison.Ordinal);
     }
 
     [Fact]
@@ -60,7 +65,8 @@ public sealed class GetTests : IDisposable
     public async Task A_head_is_printed_without_what_steers_a_terminal()
     {
         await using var tool = await RunningTool.Serve("http");
-        (int code, string output, string error) = await GetAsync(null, "--head", $"{tool.Address}/bytes/7"); // also without a scheme
+        // also without a scheme
+        (int code, string output, string error) = await GetAsync(null, "--head", $"{tool.Address}/bytes/7");
         Assert.Equal((0, ""), (code, error));
         Assert.StartsWith("HTTP/1.1 200 OK\n", output, StringComparison.Ordinal);
         Assert.Contains("\nContent-Length: 7", output, StringComparison.Ordinal);
@@ -77,11 +83,15 @@ public sealed class GetTests : IDisposable
         Assert.Equal((0, ""), (code, error));
         using JsonDocument document = JsonDocument.Parse(output);
         JsonElement json = document.RootElement;
-        Assert.Equal(($"{site}/delay/100", "GET", 200, 7, 0, 0), (json.GetProperty("url").GetString(), json.GetProperty("method").GetString(), json.GetProperty("status").GetInt32(), json.GetProperty("bytes").GetInt32(), json.GetProperty("sent_bytes").GetInt32(), json.GetProperty("redirects").GetInt32()));
-        double dial = json.GetProperty("connect_ms").GetDouble(), tls = json.GetProperty("tls_ms").GetDouble(), first = json.GetProperty("first_byte_ms").GetDouble(), total = json.GetProperty("total_ms").GetDouble();
+        Assert.Equal(($"{site}/delay/100", "GET", 200, 7, 0, 0), (json.GetProperty("url").GetString(),
+            json.GetProperty("method").GetString(), json.GetProperty("status").GetInt32(), json.GetProperty("bytes")
+                .GetInt32(), json.GetProperty("sent_bytes").GetInt32(), json.GetProperty("redirects").GetInt32()));
+        double dial = json.GetProperty("connect_ms").GetDouble(), tls = json.GetProperty("tls_ms").GetDouble(),
+            first = json.GetProperty("first_byte_ms").GetDouble(), total = json.GetProperty("total_ms").GetDouble();
         Assert.True(dial > 0 && first >= 99 && isTls == tls > 0 && total >= dial + tls + first, output);
 
-        (code, output, error) = await GetAsync(null, [.. trust, "--json", "--post", "-", "-o", _folder["none"], $"{site}/status/404"]);
+        (code, output, error) = await GetAsync(null,
+            [.. trust, "--json", "--post", "-", "-o", _folder["none"], $"{site}/status/404"]);
         using JsonDocument failed = JsonDocument.Parse(output);
         Assert.Equal((1, 405), (code, failed.RootElement.GetProperty("status").GetInt32()));
         Assert.Equal($"whimbrel: {failed.RootElement.GetProperty("message").GetString()}", error);
@@ -92,10 +102,12 @@ public sealed class GetTests : IDisposable
     {
         await using var tool = await RunningTool.Serve("http");
         (int code, string output, string error) = await GetAsync(null, $"http://{tool.Address}/status/404");
-        Assert.Equal((1, "404 Not Found", $"whimbrel: GET http://{tool.Address}/status/404: 404 Not Found"), (code, output, error));
+        Assert.Equal((1, "404 Not Found", $"whimbrel: GET http://{tool.Address}/status/404: 404 Not Found"),
+            (code, output, error));
         await File.WriteAllTextAsync(_folder["kept"], "kept", TestContext.Current.CancellationToken);
         (code, output, error) = await GetAsync(null, "-o", _folder["kept"], $"http://{tool.Address}/status/503");
-        Assert.Equal((1, "", "kept"), (code, output, await File.ReadAllTextAsync(_folder["kept"], TestContext.Current.CancellationToken)));
+        Assert.Equal((1, "", "kept"),
+            (code, output, await File.ReadAllTextAsync(_folder["kept"], TestContext.Current.CancellationToken)));
         Assert.EndsWith(": 503 Service Unavailable", error, StringComparison.Ordinal);
     }
 
@@ -108,7 +120,8 @@ public sealed class GetTests : IDisposable
         string url = $"http://{tool.Address}/sub";
         Assert.Equal((0, "home", ""), await GetAsync(null, url));
         Assert.Contains("\"redirects\":1,", (await GetAsync(null, "--json", url)).Out, StringComparison.Ordinal);
-        Assert.StartsWith("HTTP/1.1 301 ", (await GetAsync(null, "--redirects", "0", "--head", url)).Out, StringComparison.Ordinal);
+        Assert.StartsWith("HTTP/1.1 301 ", (await GetAsync(null, "--redirects", "0", "--head", url)).Out,
+            StringComparison.Ordinal);
     }
 
     [Fact]
@@ -137,7 +150,8 @@ public sealed class GetTests : IDisposable
     }
 
     [Theory]
-    [InlineData("http", "SSH-2.0-OpenSSH_9.2\r\n", "Is it an HTTP server? To see what it sends: whimbrel connect 127.0.0.1:")]
+    [InlineData("http", "SSH-2.0-OpenSSH_9.2\r\n",
+        "Is it an HTTP server? To see what it sends: whimbrel connect 127.0.0.1:")]
     [InlineData("http", "\u0015\u0003\u0003\0\u0002\u0002\n", "Is it an HTTP server?")]
     [InlineData("http", "", "Does it speak HTTP? With TLS: https://127.0.0.1:")]
     [InlineData("https", "SSH-2.0-OpenSSH_9.2\r\n", "Does it speak TLS? Without: http://127.0.0.1:")]
@@ -149,7 +163,8 @@ public sealed class GetTests : IDisposable
         using (Socket socket = await listener.AcceptSocketAsync(TestContext.Current.CancellationToken))
         {
             await socket.ReceiveAsync(new byte[4096], TestContext.Current.CancellationToken);
-            if (says.Length > 0) await socket.SendAsync(Encoding.Latin1.GetBytes(says), TestContext.Current.CancellationToken);
+            if (says.Length > 0)
+                await socket.SendAsync(Encoding.Latin1.GetBytes(says), TestContext.Current.CancellationToken);
             socket.Shutdown(SocketShutdown.Send);
             await asked;
         }
@@ -163,7 +178,8 @@ public sealed class GetTests : IDisposable
     [Fact]
     public async Task An_argument_that_is_required_is_shown_as_such()
     {
-        foreach ((string[] words, string usage) in ((string[], string)[])[(["get"], "whimbrel get <URL>"), (["join"], "whimbrel join <GROUP>"), (["serve", "multicast"], "whimbrel serve multicast <GROUP>")])
+        foreach ((string[] words, string usage) in ((string[], string)[])[(["get"], "whimbrel get <URL>"),
+            (["join"], "whimbrel join <GROUP>"), (["serve", "multicast"], "whimbrel serve multicast <GROUP>")])
         {
             (int code, List<string> output, _) = await RunningTool.Run(null, [.. words, "--help"]);
             Assert.Equal(0, code);
@@ -178,7 +194,8 @@ public sealed class GetTests : IDisposable
         await using RunningTool tool = RunningTool.Start("get", $"http://{server.Address}/delay/600000");
         await server.Error.ThatContains("1 connections");
         await tool.SignalAsync("INT");
-        Assert.Equal("whimbrel: cancelled", await tool.Error.ThatContains("whimbrel: ")); // after diagnostic events, on a busy machine
+        // after diagnostic events, on a busy machine
+        Assert.Equal("whimbrel: cancelled", await tool.Error.ThatContains("whimbrel: "));
         Assert.Equal(1, await tool.ExitCodeAsync());
     }
 
@@ -187,10 +204,13 @@ public sealed class GetTests : IDisposable
     {
         await RunningTool.AssertRefused("A URL is missing.", "whimbrel get", "get");
         await RunningTool.AssertRefused("'ftp://x/' is not an HTTP URL", "whimbrel get", "get", "ftp://x/");
-        await RunningTool.AssertRefused("Give only one of --head, --post, --put and --method.", "whimbrel get", "get", "--head", "--post", "x", "http://x/");
+        await RunningTool.AssertRefused("Give only one of --head, --post, --put and --method.", "whimbrel get", "get",
+            "--head", "--post", "x", "http://x/");
         await RunningTool.AssertRefused("'X' has no colon", "whimbrel get", "get", "-H", "X", "http://x/");
-        await RunningTool.AssertRefused("--header: A value has no control characters", "whimbrel get", "get", "-H", "X: a\r\nY: b", "http://x/");
-        await RunningTool.AssertRefused("http:// has no TLS", "whimbrel get", "get", "--pin", new string('0', 64), "http://x/");
+        await RunningTool.AssertRefused("--header: A value has no control characters", "whimbrel get", "get", "-H",
+            "X: a\r\nY: b", "http://x/");
+        await RunningTool.AssertRefused("http:// has no TLS", "whimbrel get", "get", "--pin", new string('0', 64),
+            "http://x/");
         await RunningTool.AssertRefused("There is no --insecure", "whimbrel get", "get", "--insecure", "https://x/");
     }
 
@@ -202,20 +222,24 @@ public sealed class GetTests : IDisposable
         OtherProgram.Needs("script");
         await using var server = await RunningTool.Serve("http");
         string tool = BuiltProgram.PathOf("Whimbrel.Tool"), url = $"http://{server.Address}/bytes/1000000000000";
-        using Process terminal = OtherProgram.Start("script", "--quiet", "--return", "--command", $"dotnet {tool} get -o /dev/null {url}", "/dev/null");
+        using Process terminal = OtherProgram.Start("script", "--quiet", "--return", "--command",
+            $"dotnet {tool} get -o /dev/null {url}", "/dev/null");
         StringBuilder seen = new();
         await Deadline.Within(
             async cancellation =>
             {
                 char[] room = new char[1000];
                 int count;
-                while (!seen.ToString().Contains(" left", StringComparison.Ordinal) && (count = await terminal.StandardOutput.ReadAsync(room, cancellation)) > 0) seen.Append(room, 0, count);
+                while (!seen.ToString().Contains(" left", StringComparison.Ordinal)
+                    && (count = await terminal.StandardOutput.ReadAsync(room, cancellation)) > 0)
+                    seen.Append(room, 0, count);
                 return true;
             },
             () => $"progress on a terminal; there was: {seen}");
         terminal.Kill(entireProcessTree: true);
         await terminal.WaitForExitAsync(TestContext.Current.CancellationToken);
-        Assert.Matches(@"\rin (\[\.+\] )?0 %, [\d.]+ [KMG]iB of 931\.32 GiB, [\d.]+ [KMG]iB/s, (\d+d\d+h|\d+h\d+m|\d+m\d+s|\d+ (d|h|min)) left", seen.ToString());
+        Assert.Matches(@"\rin (\[\.+\] )?0 %, [\d.]+ [KMG]iB of 931\.32 GiB, [\d.]+ [KMG]iB/s, "
+            + @"(\d+d\d+h|\d+h\d+m|\d+m\d+s|\d+ (d|h|min)) left", seen.ToString());
 
         (int code, string output, string error) = await GetAsync(null, "-o", "/dev/null", "--timeout", "1.5", url);
         Assert.Equal((1, ""), (code, output));
@@ -246,7 +270,8 @@ public sealed class GetTests : IDisposable
         }
 
         Assert.Equal(0, (await RunningTool.Run(null, "certs", "--out", _folder.Path, "--san", "localhost")).ExitCode);
-        RunningTool server = await RunningTool.Serve("http", "--cert", _folder["server.pem"], "--key", _folder["server.key"]);
+        RunningTool server = await RunningTool.Serve("http", "--cert", _folder["server.pem"], "--key",
+            _folder["server.key"]);
         return (server, $"https://localhost:{((IPEndPoint)server.EndPoint).Port}", ["--ca", _folder["ca.pem"]]);
     }
 }

@@ -29,20 +29,29 @@ internal static class Harness
         Assert.DoesNotContain("FAILED", output, StringComparison.Ordinal);
     }
 
-    internal static Task<(int ExitCode, string Output)> BenchAsync(params string[] arguments) => BenchInAsync(Root, "run", arguments);
+    internal static Task<(int ExitCode, string Output)> BenchAsync(params string[] arguments) =>
+        BenchInAsync(Root, "run", arguments);
 
-    internal static async Task<(int ExitCode, string Output)> BenchInAsync(string root, string program, params string[] arguments)
+    internal static async Task<(int ExitCode, string Output)> BenchInAsync(string root, string program,
+        params string[] arguments)
     {
         foreach (string needed in (string[])["python3", "gcc"])
         {
             string[] folders = (Environment.GetEnvironmentVariable("PATH") ?? "").Split(Path.PathSeparator);
-            Assert.SkipUnless(folders.Any(f => File.Exists(Path.Combine(f, needed))), $"The load program needs {needed}.");
+            Assert.SkipUnless(folders.Any(f => File.Exists(Path.Combine(f, needed))),
+                $"The load program needs {needed}.");
         }
 
-        ProcessStartInfo start = new("python3", [Path.Combine(root, "bench", program), .. arguments]) { RedirectStandardOutput = true, RedirectStandardError = true };
-        if (arguments.Contains("--smoke")) start.Environment["WHIMBREL_BENCH_TOOL"] = BuiltProgram.PathOf("Whimbrel.Tool");
+        ProcessStartInfo start = new("python3", [Path.Combine(root, "bench", program), .. arguments])
+        {
+            RedirectStandardOutput = true,
+            RedirectStandardError = true
+        };
+        if (arguments.Contains("--smoke"))
+            start.Environment["WHIMBREL_BENCH_TOOL"] = BuiltProgram.PathOf("Whimbrel.Tool");
         using Process process = Process.Start(start)!;
-        using CancellationTokenRegistration kill = TestContext.Current.CancellationToken.Register(() => process.Kill(entireProcessTree: true));
+        using CancellationTokenRegistration kill =
+            TestContext.Current.CancellationToken.Register(() => process.Kill(entireProcessTree: true));
         Task<string> errors = process.StandardError.ReadToEndAsync(TestContext.Current.CancellationToken);
         string output = await process.StandardOutput.ReadToEndAsync(TestContext.Current.CancellationToken);
         await process.WaitForExitAsync(TestContext.Current.CancellationToken);

@@ -16,7 +16,8 @@ public class LifeTests
         var stopping = tool.StopAsync();
         Assert.Equal(0, await peer.ReadSomeAsync(new byte[1]));
         peer.Dispose();
-        Assert.Matches(@"^total: 1 connections, 2 bytes in, 2 bytes out, \d+\.\d seconds, 1 drained, 0 aborted$", await stopping);
+        Assert.Matches(@"^total: 1 connections, 2 bytes in, 2 bytes out, \d+\.\d seconds, 1 drained, 0 aborted$",
+            await stopping);
     }
 
     [Theory]
@@ -50,7 +51,8 @@ public class LifeTests
         Assert.Equal(1, code);
         Assert.Empty(output);
         var line = Assert.Single(errors);
-        Assert.Contains($"Cannot listen on {holder.Address}: already in use by 'dotnet' (pid {holder.Id})", line, StringComparison.Ordinal);
+        Assert.Contains($"Cannot listen on {holder.Address}: already in use by 'dotnet' (pid {holder.Id})", line,
+            StringComparison.Ordinal);
     }
 
     [Theory]
@@ -58,13 +60,16 @@ public class LifeTests
     [InlineData("A command is missing. Right would be: whimbrel serve echo|discard|chat|push|groups", "serve")]
     [InlineData("'sing' is not known here. Right would be", "serve", "sing")]
     [InlineData("'serv' is not known here. Did you mean 'serve'?", "serv")]
-    [InlineData("whimbrel join GROUP, whimbrel certs, whimbrel doctor, whimbrel top PATH, or whimbrel explain PAGE", "jion-in")]
+    [InlineData("whimbrel join GROUP, whimbrel certs, whimbrel doctor, whimbrel top PATH, or whimbrel explain PAGE",
+        "jion-in")]
     [InlineData("'ecko' is not known here. Did you mean 'echo'?", "serve", "ecko")]
     [InlineData("'--prot' is not known here. Did you mean '--port'?", "serve", "echo", "--prot", "5")]
-    [InlineData("There is no page 'descriptor-limits'. Did you mean 'descriptor-limit'?", "explain", "descriptor-limits")]
+    [InlineData("There is no page 'descriptor-limits'. Did you mean 'descriptor-limit'?", "explain",
+        "descriptor-limits")]
     [InlineData("'--rate' is not known here.", "serve", "echo", "--rate", "5")]
     [InlineData("--port takes a port from 0 to 65535, not '65536'.", "serve", "echo", "--port", "65536")]
-    [InlineData("--listen: 'tcp://::1:80' is no address: an IPv6 address stands in brackets; right would be tcp://[::1]:80.", "serve", "echo", "--listen", "::1:80")]
+    [InlineData("--listen: 'tcp://::1:80' is no address: an IPv6 address stands in brackets; right would be "
+        + "tcp://[::1]:80.", "serve", "echo", "--listen", "::1:80")]
     [InlineData("--engine takes auto|", "serve", "echo", "--engine", "2")]
     [InlineData("--loops takes a number from 1 to 256, not '0'.", "serve", "echo", "--loops", "0")]
     [InlineData("--for takes seconds", "serve", "echo", "--for", "-1")]
@@ -72,14 +77,19 @@ public class LifeTests
     [InlineData("--size times --batch is 204800 bytes", "serve", "push", "--size", "1024", "--batch", "200")]
     [InlineData("Give only one of --listen, --port and --unix.", "serve", "chat", "--port", "0", "--unix", "x")]
     [InlineData("An address is missing. Right would be: whimbrel connect HOST:PORT", "connect")]
-    [InlineData("'tcp://localhost' is no address: the port is missing; right would be tcp://localhost:80.", "connect", "localhost")]
+    [InlineData("'tcp://localhost' is no address: the port is missing; right would be tcp://localhost:80.", "connect",
+        "localhost")]
     [InlineData("'localhost:0' has port 0: a port to connect to", "connect", "localhost:0")]
-    [InlineData("'tls://localhost' is no address: the port is missing; right would be tls://localhost:80.", "connect", "tls://localhost")]
+    [InlineData("'tls://localhost' is no address: the port is missing; right would be tls://localhost:80.", "connect",
+        "tls://localhost")]
     [InlineData("'http' is no scheme here, allowed tcp, tls, unix and memory.", "connect", "http://localhost:80")]
     [InlineData("names of this kind belong to one engine", "connect", "memory://a")]
-    [InlineData("names the service 'no-such-service', which is not in the list of services of this system", "connect", "localhost:no-such-service")]
-    [InlineData("--listen: 'example.org:80' names a host: a server listens at an address of this machine, at localhost, or at * for all.", "serve", "echo", "--listen", "example.org:80")]
-    [InlineData("--unix: 'unix:' is no address: the path is missing; right would be unix:/path.", "serve", "echo", "--unix", "")]
+    [InlineData("names the service 'no-such-service', which is not in the list of services of this system", "connect",
+        "localhost:no-such-service")]
+    [InlineData("--listen: 'example.org:80' names a host: a server listens at an address of this machine, at "
+        + "localhost, or at * for all.", "serve", "echo", "--listen", "example.org:80")]
+    [InlineData("--unix: 'unix:' is no address: the path is missing; right would be unix:/path.", "serve", "echo",
+        "--unix", "")]
     public Task Wrong_arguments_give_one_line_that_says_what_is_right(string expected, params string[] arguments) =>
         RunningTool.AssertRefused(expected, "whimbrel ", arguments);
 
@@ -102,7 +112,8 @@ public class LifeTests
         await tool.SignalAsync("USR1");
         var words = (await tool.Out.NextAsync())!.Split(' ');
         Assert.Equal(["allocated", "turns", "empty", "completions"], words.Where(static (_, i) => i % 2 == 0));
-        var numbers = words.Where(static (_, i) => i % 2 == 1).Select(static n => long.Parse(n, CultureInfo.InvariantCulture)).ToArray();
+        var numbers = words.Where(static (_, i) => i % 2 == 1)
+            .Select(static n => long.Parse(n, CultureInfo.InvariantCulture)).ToArray();
         Assert.InRange(numbers[0], 1, long.MaxValue);
         Assert.InRange(numbers[2], 0, numbers[1]);
         await tool.SignalAsync("USR2");
@@ -116,7 +127,8 @@ public class LifeTests
     public async Task Connect_sends_its_input_and_prints_what_comes_back(string input, string expected)
     {
         await using var server = await RunningTool.Serve("echo");
-        var (code, output, errors) = await RunningTool.Run(input, "connect", server.Address.Replace("127.0.0.1", "localhost", StringComparison.Ordinal));
+        var (code, output, errors) = await RunningTool.Run(input, "connect",
+            server.Address.Replace("127.0.0.1", "localhost", StringComparison.Ordinal));
         Assert.Equal(expected, string.Join('\n', output));
         Assert.Equal("closed by this side", errors[^1]);
         Assert.Equal(0, code);
@@ -131,8 +143,11 @@ public class LifeTests
     public async Task The_one_form_of_an_address_is_taken_by_both_commands(string address)
     {
         var path = Path.Combine(Path.GetTempPath(), $"whimbrel-{Guid.NewGuid():n}.sock");
-        await using var server = await RunningTool.Serve("echo", "--listen", address.Replace("PATH", path, StringComparison.Ordinal));
-        var target = server.EndPoint is IPEndPoint ip ? $"tcp://{(address[0] == '*' ? "localhost" : "127.0.0.1")}:{ip.Port}" : $"unix:{server.Address}";
+        await using var server = await RunningTool.Serve("echo", "--listen",
+            address.Replace("PATH", path, StringComparison.Ordinal));
+        var target = server.EndPoint is IPEndPoint ip
+            ? $"tcp://{(address[0] == '*' ? "localhost" : "127.0.0.1")}:{ip.Port}"
+            : $"unix:{server.Address}";
         var (code, output, errors) = await RunningTool.Run("hello\n", "connect", target);
         Assert.Equal("hello", string.Join('\n', output));
         Assert.Equal("closed by this side", errors[^1]);
@@ -143,7 +158,8 @@ public class LifeTests
     public async Task Connect_says_that_it_does_not_know_the_host()
     {
         // A name that every resolver rejects without a query, because one label is too long.
-        var (code, _, errors) = await RunningTool.Run("", "connect", $"tcp://{string.Join('.', Enumerable.Repeat("whimbrel-no-such-host", 11))}.invalid:80");
+        var (code, _, errors) = await RunningTool.Run("", "connect",
+            $"tcp://{string.Join('.', Enumerable.Repeat("whimbrel-no-such-host", 11))}.invalid:80");
         Assert.Equal(1, code);
         Assert.Contains("the host name is unknown", Assert.Single(errors), StringComparison.Ordinal);
     }

@@ -8,7 +8,8 @@ internal static class OtherProgram
     public static void Needs(params string[] names)
     {
         string[] folders = (Environment.GetEnvironmentVariable("PATH") ?? "").Split(Path.PathSeparator);
-        foreach (string name in names) Assert.SkipUnless(folders.Any(f => File.Exists(Path.Combine(f, name))), $"{name} is not installed.");
+        foreach (string name in names)
+            Assert.SkipUnless(folders.Any(f => File.Exists(Path.Combine(f, name))), $"{name} is not installed.");
     }
 
     public static async Task<(int ExitCode, string Output)> RunAsync(string name, params string[] arguments)
@@ -30,5 +31,10 @@ internal static class OtherProgram
     }
 
     public static Process Start(string name, params string[] arguments) =>
-        Process.Start(new ProcessStartInfo(name, arguments) { RedirectStandardInput = true, RedirectStandardOutput = true, RedirectStandardError = true })!;
+        Process.Start(new ProcessStartInfo(name, arguments)
+        {
+            RedirectStandardInput = true,
+            RedirectStandardOutput = true,
+            RedirectStandardError = true
+        })!;
 }

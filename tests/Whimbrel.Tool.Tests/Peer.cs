@@ -12,7 +12,8 @@ internal sealed class Peer : IDisposable
 
     public Peer(EndPoint endPoint)
     {
-        _socket = new Socket(endPoint.AddressFamily, SocketType.Stream, endPoint is IPEndPoint ? ProtocolType.Tcp : ProtocolType.Unspecified);
+        _socket = new Socket(endPoint.AddressFamily, SocketType.Stream,
+            endPoint is IPEndPoint ? ProtocolType.Tcp : ProtocolType.Unspecified);
         _socket.Connect(endPoint);
         _stream = new NetworkStream(_socket, ownsSocket: true);
         Lines = new Lines(new StreamReader(_stream, Encoding.UTF8), "a peer");
@@ -22,7 +23,8 @@ internal sealed class Peer : IDisposable
 
     public Task SayAsync(string line) => SendAsync(Encoding.UTF8.GetBytes(line + "\n"));
 
-    public async Task SendAsync(ReadOnlyMemory<byte> bytes) => await _stream.WriteAsync(bytes, TestContext.Current.CancellationToken);
+    public async Task SendAsync(ReadOnlyMemory<byte> bytes) =>
+        await _stream.WriteAsync(bytes, TestContext.Current.CancellationToken);
 
     public void ShutdownSend() => _socket.Shutdown(SocketShutdown.Send);
 
@@ -36,7 +38,8 @@ internal sealed class Peer : IDisposable
         () => $"{count} bytes");
 
     // 0 at the end of the stream.
-    public Task<int> ReadSomeAsync(byte[] into) => Deadline.Within(async cancellation => await _stream.ReadAsync(into, cancellation), () => "bytes");
+    public Task<int> ReadSomeAsync(byte[] into) =>
+        Deadline.Within(async cancellation => await _stream.ReadAsync(into, cancellation), () => "bytes");
 
     public void Dispose() => _stream.Dispose();
 }

@@ -32,7 +32,8 @@ public sealed class RelayTests
         await using var inner = await RunningTool.Relay(echo.Address, "--from-proxies", "127.0.0.1", "--tls");
         await using var outer = await RunningTool.Relay(inner.Address, "--proxy-protocol", "1");
         string said = await inner.Error.ThatContains("SHA-256 ");
-        await using var client = RunningTool.Start("connect", $"tls://{outer.Address}", "--pin", said[(said.LastIndexOf(' ') + 1)..]);
+        await using var client = RunningTool.Start("connect", $"tls://{outer.Address}", "--pin",
+            said[(said.LastIndexOf(' ') + 1)..]);
         await client.Input.WriteAsync("hello\n".AsMemory(), Stop);
         await client.Input.FlushAsync(Stop);
         await client.Out.ThatContains("hello");
@@ -45,14 +46,16 @@ public sealed class RelayTests
         await using var inner = await RunningTool.Relay(echo.Address, "--from-proxies", "127.0.0.1", "--tls");
         string said = await inner.Error.ThatContains("SHA-256 ");
         string pin = said[(said.LastIndexOf(' ') + 1)..];
-        await using var outer = await RunningTool.Relay($"tls://{inner.Address}", "--proxy-protocol", "2", "--target-pin", pin, "--check", "0.5");
+        await using var outer = await RunningTool.Relay($"tls://{inner.Address}", "--proxy-protocol", "2",
+            "--target-pin", pin, "--check", "0.5");
         using (var peer = outer.Connect())
         {
             await peer.SayAsync("hello");
             await peer.Lines.ThatContains("hello");
         }
 
-        await using var wrong = await RunningTool.Relay($"tls://{inner.Address}", "--proxy-protocol", "2", "--target-pin", new string('0', 64), "--check", "0.5");
+        await using var wrong = await RunningTool.Relay($"tls://{inner.Address}", "--proxy-protocol", "2",
+            "--target-pin", new string('0', 64), "--check", "0.5");
         await wrong.Error.ThatContains($"{inner.Address} is down");
     }
 
@@ -96,11 +99,17 @@ public sealed class RelayTests
     {
         await RunningTool.AssertRefused("The listening address is missing", "whimbrel relay LISTEN TARGET", "relay");
         await RunningTool.AssertRefused("A target is missing", "whimbrel relay LISTEN TARGET", "relay", "127.0.0.1:0");
-        await RunningTool.AssertRefused("port 0", "whimbrel relay LISTEN TARGET", "relay", "127.0.0.1:0", "127.0.0.1:0");
-        await RunningTool.AssertRefused("--proxy-protocol", "whimbrel relay LISTEN TARGET", "relay", "127.0.0.1:0", "127.0.0.1:1", "--proxy-protocol", "3");
-        await RunningTool.AssertRefused("--check", "whimbrel relay LISTEN TARGET", "relay", "127.0.0.1:0", "127.0.0.1:1", "--check", "0");
-        await RunningTool.AssertRefused("Either all targets use tls:// or none", "whimbrel relay LISTEN TARGET", "relay", "127.0.0.1:0", "127.0.0.1:1", "tls://127.0.0.1:2");
-        await RunningTool.AssertRefused("need tls:// targets", "whimbrel relay LISTEN TARGET", "relay", "127.0.0.1:0", "127.0.0.1:1", "--target-name", "a");
-        await RunningTool.AssertRefused("'x'", "whimbrel relay LISTEN TARGET", "relay", "127.0.0.1:0", "127.0.0.1:1", "--from-proxies", "x");
+        await RunningTool.AssertRefused("port 0", "whimbrel relay LISTEN TARGET", "relay", "127.0.0.1:0",
+            "127.0.0.1:0");
+        await RunningTool.AssertRefused("--proxy-protocol", "whimbrel relay LISTEN TARGET", "relay", "127.0.0.1:0",
+            "127.0.0.1:1", "--proxy-protocol", "3");
+        await RunningTool.AssertRefused("--check", "whimbrel relay LISTEN TARGET", "relay", "127.0.0.1:0",
+            "127.0.0.1:1", "--check", "0");
+        await RunningTool.AssertRefused("Either all targets use tls:// or none", "whimbrel relay LISTEN TARGET",
+            "relay", "127.0.0.1:0", "127.0.0.1:1", "tls://127.0.0.1:2");
+        await RunningTool.AssertRefused("need tls:// targets", "whimbrel relay LISTEN TARGET", "relay", "127.0.0.1:0",
+            "127.0.0.1:1", "--target-name", "a");
+        await RunningTool.AssertRefused("'x'", "whimbrel relay LISTEN TARGET", "relay", "127.0.0.1:0", "127.0.0.1:1",
+            "--from-proxies", "x");
     }
 }

@@ -47,26 +47,32 @@ internal sealed partial class RunningTool : IAsyncDisposable
     public static Task<RunningTool> Serve(string kind, params string[] options) => ServeBy(null, kind, options);
 
     // Same as Serve, with one TLS provider only.
-    public static Task<RunningTool> ServeBy(string? tlsLayer, string kind, params string[] options) => ServeWith(tlsLayer, null, kind, options);
+    public static Task<RunningTool> ServeBy(string? tlsLayer, string kind, params string[] options) =>
+        ServeWith(tlsLayer, null, kind, options);
 
     // Same as Serve, with BlockedLoop inside.
-    public static Task<RunningTool> ServeBlockable(string kind, params string[] options) => ServeWith(null, typeof(BlockedLoop).Assembly.Location, kind, options);
+    public static Task<RunningTool> ServeBlockable(string kind, params string[] options) =>
+        ServeWith(null, typeof(BlockedLoop).Assembly.Location, kind, options);
 
     // Same as Serve, in a network namespace.
-    public static Task<RunningTool> ServeIn(string space, string kind, params string[] options) => ListeningAsync(new RunningTool(["serve", kind, .. options], space: space));
+    public static Task<RunningTool> ServeIn(string space, string kind, params string[] options) =>
+        ListeningAsync(new RunningTool(["serve", kind, .. options], space: space));
 
     private static Task<RunningTool> ServeWith(string? tlsLayer, string? hook, string kind, string[] options)
     {
         var isPlaced = options.Any(o => o is "--unix" or "--listen" or "--port");
-        return ListeningAsync(new RunningTool(["serve", kind, .. isPlaced ? [] : (string[])["--port", "0"], .. options], tlsLayer, hook));
+        return ListeningAsync(new RunningTool(["serve", kind, .. isPlaced ? [] : (string[])["--port", "0"], .. options],
+            tlsLayer, hook));
     }
 
     // A relay on any free port.
-    public static Task<RunningTool> Relay(params string[] options) => ListeningAsync(new RunningTool(["relay", "127.0.0.1:0", .. options]));
+    public static Task<RunningTool> Relay(params string[] options) =>
+        ListeningAsync(new RunningTool(["relay", "127.0.0.1:0", .. options]));
 
     private static async Task<RunningTool> ListeningAsync(RunningTool tool)
     {
-        var line = await tool.Out.NextAsync() ?? throw new InvalidOperationException($"The tool ended at once: {string.Join('\n', await tool.Error.ToEndAsync())}");
+        var line = await tool.Out.NextAsync() ?? throw new InvalidOperationException(
+            $"The tool ended at once: {string.Join('\n', await tool.Error.ToEndAsync())}");
         var listening = Listening().Match(line);
         Assert.True(listening.Success, line);
         var place = listening.Groups["place"].Value;
@@ -75,7 +81,8 @@ internal sealed partial class RunningTool : IAsyncDisposable
     }
 
     // Runs the tool until it exits.
-    public static async Task<(int ExitCode, List<string> Out, List<string> Error)> Run(string? input, params string[] arguments)
+    public static async Task<(int ExitCode, List<string> Out, List<string> Error)> Run(string? input,
+        params string[] arguments)
     {
         await using var tool = new RunningTool(arguments);
         if (input is not null) await tool.Input.WriteAsync(input);
@@ -84,7 +91,9 @@ internal sealed partial class RunningTool : IAsyncDisposable
         var errors = await tool.Error.ToEndAsync();
         // Diagnostic events that depend on the machine: io_uring is forbidden, as in containers, or a loop got no CPU
         // time.
-        errors.RemoveAll(static line => line.StartsWith("notice: ", StringComparison.Ordinal) && (line.EndsWith("explain no-io-uring", StringComparison.Ordinal) || line.EndsWith("explain blocked-loop", StringComparison.Ordinal)));
+        errors.RemoveAll(static line => line.StartsWith("notice: ", StringComparison.Ordinal)
+            && (line.EndsWith("explain no-io-uring", StringComparison.Ordinal)
+                || line.EndsWith("explain blocked-loop", StringComparison.Ordinal)));
         return (await tool.ExitCodeAsync(), await output, errors);
     }
 
@@ -103,7 +112,8 @@ internal sealed partial class RunningTool : IAsyncDisposable
 
     public async Task SignalAsync(string name)
     {
-        using var kill = Process.Start("sh", ["-c", string.Create(CultureInfo.InvariantCulture, $"kill -{name} {_process.Id}")]);
+        using var kill = Process.Start("sh",
+            ["-c", string.Create(CultureInfo.InvariantCulture, $"kill -{name} {_process.Id}")]);
         await kill.WaitForExitAsync(TestContext.Current.CancellationToken);
         Assert.Equal(0, kill.ExitCode);
     }

@@ -26,10 +26,12 @@ public sealed class TopTests : IDisposable
         var status = JsonDocument.Parse(Assert.Single(byPath)).RootElement;
         Assert.Equal(server.Id, status.GetProperty("pid").GetInt32());
         Assert.Equal(2, status.GetProperty("loops").GetArrayLength());
-        Assert.Equal((1, server.Address), (status.GetProperty("servers")[0].GetProperty("sessions").GetInt32(), status.GetProperty("servers")[0].GetProperty("addresses")[0].GetString()));
+        Assert.Equal((1, server.Address), (status.GetProperty("servers")[0].GetProperty("sessions").GetInt32(),
+            status.GetProperty("servers")[0].GetProperty("addresses")[0].GetString()));
 
         Assert.SkipUnless(OperatingSystem.IsLinux(), "This system has no /proc.");
-        var (again, byProcess, _) = await RunningTool.Run(null, "top", "--pid", server.Id.ToString(CultureInfo.InvariantCulture), "--json");
+        var (again, byProcess, _) = await RunningTool.Run(null, "top", "--pid",
+            server.Id.ToString(CultureInfo.InvariantCulture), "--json");
         Assert.Equal(0, again);
         Assert.Equal(server.Id, JsonDocument.Parse(Assert.Single(byProcess)).RootElement.GetProperty("pid").GetInt32());
     }
@@ -40,11 +42,14 @@ public sealed class TopTests : IDisposable
         await using var server = await RunningTool.Serve("echo", "--loops", "1", "--status", Path);
         using var peer = await GreetAsync(server);
         await using var top = RunningTool.Start("top", Path, "--every", "0.1");
-        for (var i = 0; i < 2; i++) Assert.Matches(@"^1 connections, 0 new/s, [\d.]+ messages/s, .*/s in, .*/s out, 0 B queued, 0 turned away, 0 slow ended, 0 exceptions$", await top.Out.NextAsync());
+        for (var i = 0; i < 2; i++)
+            Assert.Matches(@"^1 connections, 0 new/s, [\d.]+ messages/s, .*/s in, .*/s out, 0 B queued, 0 turned away, "
+                + @"0 slow ended, 0 exceptions$", await top.Out.NextAsync());
         peer.Dispose();
         await server.StopAsync();
         Assert.False(System.IO.Path.Exists(Path));
-        Assert.StartsWith($"whimbrel: The server has stopped, or its status is gone. {Path} does not exist", (await top.Error.ToEndAsync())[^1], StringComparison.Ordinal);
+        Assert.StartsWith($"whimbrel: The server has stopped, or its status is gone. {Path} does not exist",
+            (await top.Error.ToEndAsync())[^1], StringComparison.Ordinal);
         Assert.Equal(1, await top.ExitCodeAsync());
     }
 
@@ -76,7 +81,8 @@ public sealed class TopTests : IDisposable
         await using var first = await RunningTool.Serve("echo", "--status", Path);
         var (code, _, errors) = await RunningTool.Run(null, "serve", "echo", "--port", "0", "--status", Path);
         Assert.Equal(1, code);
-        Assert.Contains($"ServerOptions.StatusPath: Cannot listen on {Path}: already in use", errors[^1], StringComparison.Ordinal);
+        Assert.Contains($"ServerOptions.StatusPath: Cannot listen on {Path}: already in use", errors[^1],
+            StringComparison.Ordinal);
     }
 
     [Fact]
@@ -114,9 +120,11 @@ public sealed class TopTests : IDisposable
     {
         Assert.SkipUnless(OperatingSystem.IsLinux(), "This system has no /proc.");
         await using var without = await RunningTool.Serve("echo");
-        var (code, _, errors) = await RunningTool.Run(null, "top", "--pid", without.Id.ToString(CultureInfo.InvariantCulture));
+        var (code, _, errors) = await RunningTool.Run(null, "top", "--pid",
+            without.Id.ToString(CultureInfo.InvariantCulture));
         Assert.Equal(1, code);
-        Assert.Contains($"Process {without.Id} has no status socket whose name ends in .status", Assert.Single(errors), StringComparison.Ordinal);
+        Assert.Contains($"Process {without.Id} has no status socket whose name ends in .status", Assert.Single(errors),
+            StringComparison.Ordinal);
         (code, _, errors) = await RunningTool.Run(null, "top", "--pid", "2147483647");
         Assert.Equal(1, code);
         Assert.Contains("There is no process 2147483647", Assert.Single(errors), StringComparison.Ordinal);
@@ -125,8 +133,10 @@ public sealed class TopTests : IDisposable
     [Theory]
     [InlineData("A path is missing, or --pid.", "top")]
     [InlineData("Give a path or --pid.", "top", "x", "--pid", "1")]
-    [InlineData("--every takes seconds from 0.1 to 3600, or a time such as 500ms, not '0'.", "top", "x", "--every", "0")]
-    [InlineData("--every takes seconds from 0.1 to 3600, or a time such as 500ms, not '50 ms'.", "top", "x", "--every", "50 ms")]
+    [InlineData("--every takes seconds from 0.1 to 3600, or a time such as 500ms, not '0'.", "top", "x",
+        "--every", "0")]
+    [InlineData("--every takes seconds from 0.1 to 3600, or a time such as 500ms, not '50 ms'.", "top", "x",
+        "--every", "50 ms")]
     [InlineData("--pid takes a process id, not 'me'.", "top", "--pid", "me")]
     public Task Wrong_arguments_give_one_line_that_says_what_is_right(string expected, params string[] arguments) =>
         RunningTool.AssertRefused(expected, "whimbrel top PATH, or whimbrel top --pid N", arguments);

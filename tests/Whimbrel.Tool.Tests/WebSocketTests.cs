@@ -15,7 +15,8 @@ public class WebSocketTests
         using ClientWebSocket socket = new();
         socket.Options.DangerousDeflateOptions = new WebSocketDeflateOptions();
         await socket.ConnectAsync(new Uri($"ws://{tool.Address}/any/path"), patience.Token);
-        var message = Encoding.ASCII.GetBytes(string.Join(' ', Enumerable.Range(0, 300_000))); // about 2 MB: more than the send queue's limit
+        // about 2 MB: more than the send queue's limit
+        var message = Encoding.ASCII.GetBytes(string.Join(' ', Enumerable.Range(0, 300_000)));
         var sending = socket.SendAsync(message, WebSocketMessageType.Text, true, patience.Token);
         var got = new MemoryStream();
         var buffer = new byte[64 * 1024];

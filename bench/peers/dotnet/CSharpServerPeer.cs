@@ -46,7 +46,8 @@ internal static class CSharpServerPeer
         return isStarted;
     }
 
-    private sealed class Server(Service service, int port, Func<TcpServer, TcpSession> make) : TcpServer(service, "127.0.0.1", port)
+    private sealed class Server(Service service, int port, Func<TcpServer, TcpSession> make)
+        : TcpServer(service, "127.0.0.1", port)
     {
         protected override TcpSession CreateSession() => make(this);
     }
@@ -61,7 +62,8 @@ internal static class CSharpServerPeer
         protected override bool OnSending(long size) => BytesPending + size <= OldProducer.MostPending;
     }
 
-    private sealed class TlsServer(Service service, SslContext context, int port) : SslServer(service, context, "127.0.0.1", port)
+    private sealed class TlsServer(Service service, SslContext context, int port)
+        : SslServer(service, context, "127.0.0.1", port)
     {
         protected override SslSession CreateSession() => new TlsEcho(this);
     }
@@ -75,7 +77,8 @@ internal static class CSharpServerPeer
     {
         protected override void OnStarted() => ReceiveAsync();
 
-        protected override void OnReceived(UdpEndpoint endpoint, byte[] buffer, long size) => SendAsync(endpoint, buffer, 0, size);
+        protected override void OnReceived(UdpEndpoint endpoint, byte[] buffer, long size) =>
+            SendAsync(endpoint, buffer, 0, size);
 
         protected override void OnSent(UdpEndpoint endpoint, long sent) => ReceiveAsync();
     }

@@ -29,9 +29,12 @@ internal static class ClusterGroups
         var joined = GC.GetTotalMemory(forceFullCollection: true);
         await SayAsync(nodes, "g", groups);
         var told = GC.GetTotalMemory(forceFullCollection: true);
-        Console.Out.WriteLine($"{groups} groups on {Nodes} nodes, a member on each: {(joined - before) / Nodes / groups} B for each group and node; {(told - before) / Nodes / groups} B when all nodes have published to all");
+        Console.Out.WriteLine(
+            $"{groups} groups on {Nodes} nodes, a member on each: {(joined - before) / Nodes / groups} B for each "
+            + $"group and node; {(told - before) / Nodes / groups} B when all nodes have published to all");
         var waits = FirstJoinWaits(nodes);
-        Console.Out.WriteLine(FormattableString.Invariant($"first member to first message of another node, {waits.Length} times: p50 {waits[waits.Length / 2]:0} us, p99 {waits[waits.Length * 99 / 100]:0} us, longest {waits[^1]:0} us"));
+        Console.Out.WriteLine(FormattableString.Invariant(
+            $"first member to first message of another node, {waits.Length} times: p50 {waits[waits.Length / 2]:0} us, p99 {waits[waits.Length * 99 / 100]:0} us, longest {waits[^1]:0} us"));
         foreach (var node in nodes)
         {
             await node.DisposeAsync();
@@ -66,7 +69,8 @@ internal static class ClusterGroups
                 if (i % 20 == 19)
                 {
                     heard += 20 * (Nodes - 1);
-                    await UntilAsync(() => nodes.Sum(static n => n.Cluster.ReadCounters().Received) >= heard, yields: true);
+                    await UntilAsync(() => nodes.Sum(static n => n.Cluster.ReadCounters().Received) >= heard,
+                        yields: true);
                 }
             }
         }
@@ -117,7 +121,8 @@ internal static class ClusterGroups
         }
     }
 
-    private sealed class Node(Engine engine, Server server, Cluster cluster, Socket peer, Session session) : IAsyncDisposable
+    private sealed class Node(Engine engine, Server server, Cluster cluster, Socket peer, Session session)
+        : IAsyncDisposable
     {
         private long _heardAt;
 
@@ -135,10 +140,16 @@ internal static class ClusterGroups
         {
             var engine = new Engine(new EngineOptions { Loops = 1 });
             var connected = new TaskCompletionSource<Session>();
-            var server = new Server(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), SendLimitBytes = 64 << 20 }, () => new Guest(connected));
+            var server = new Server(new ServerOptions
+            {
+                Engine = engine,
+                EndPoint = new IPEndPoint(IPAddress.Loopback, 0),
+                SendLimitBytes = 64 << 20
+            }, () => new Guest(connected));
             await server.StartAsync();
             Node? made = null;
-            IGroupBus bus = broker.StartsWith("nats", StringComparison.Ordinal) ? new NatsBus(broker) : new RedisBus(broker);
+            IGroupBus bus =
+                broker.StartsWith("nats", StringComparison.Ordinal) ? new NatsBus(broker) : new RedisBus(broker);
             var cluster = await Cluster.JoinAsync(server, bus, new ClusterOptions
             {
                 Application = "bench",

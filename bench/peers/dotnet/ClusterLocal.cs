@@ -20,15 +20,23 @@ internal static class ClusterLocal
         await using var clients = new Engine(new EngineOptions { Loops = 1 });
         SessionGroup plain = new("plain"), twin = new("twin");
         ClusterGroup? everywhere = null;
-        await using var server = new Server(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), SendLimitBytes = 64 << 20 }, () => new Member(plain, twin, () => everywhere!));
+        await using var server = new Server(new ServerOptions
+        {
+            Engine = engine,
+            EndPoint = new IPEndPoint(IPAddress.Loopback, 0),
+            SendLimitBytes = 64 << 20
+        }, () => new Member(plain, twin, () => everywhere!));
         await server.StartAsync();
         var options = new ClusterOptions { Application = "bench", NodeId = "a" };
-        await using var cluster = broker is null ? await Cluster.JoinAsync(server, options) : await Cluster.JoinAsync(server, broker.StartsWith("nats", StringComparison.Ordinal) ? new NatsBus(broker) : new RedisBus(broker), options);
+        await using var cluster = broker is null ? await Cluster.JoinAsync(server, options) : await Cluster.JoinAsync(
+            server,
+            broker.StartsWith("nats", StringComparison.Ordinal) ? new NatsBus(broker) : new RedisBus(broker), options);
         everywhere = cluster.Group("all");
         var dialled = new List<Client>();
         for (var i = 0; i < Members; i++)
         {
-            dialled.Add(new Client(new ClientOptions { Engine = clients, EndPoint = server.EndPoint! }, static () => new Discard()));
+            dialled.Add(new Client(new ClientOptions { Engine = clients, EndPoint = server.EndPoint! },
+                static () => new Discard()));
             await dialled[^1].ConnectAsync();
         }
 
@@ -55,7 +63,10 @@ internal static class ClusterLocal
 
         ofCluster.Sort();
         ofTwin.Sort();
-        Console.Out.WriteLine(string.Create(CultureInfo.InvariantCulture, $"{Members} members, {each} broadcasts a turn: time through a cluster's group / a server's {ofCluster[Windows / 2]:0.000} [{ofCluster[Windows / 4]:0.000} - {ofCluster[Windows * 3 / 4]:0.000}]; a server's / the same {ofTwin[Windows / 2]:0.000} [{ofTwin[Windows / 4]:0.000} - {ofTwin[Windows * 3 / 4]:0.000}]"));
+        Console.Out.WriteLine(string.Create(CultureInfo.InvariantCulture, $"{Members} members, {each} "
+            + $"broadcasts a turn: time through a cluster's group / a server's {ofCluster[Windows / 2]:0.000} "
+            + $"[{ofCluster[Windows / 4]:0.000} - {ofCluster[Windows * 3 / 4]:0.000}]; a server's / the same "
+            + $"{ofTwin[Windows / 2]:0.000} [{ofTwin[Windows / 4]:0.000} - {ofTwin[Windows * 3 / 4]:0.000}]"));
         foreach (var client in dialled)
         {
             await client.DisposeAsync();

@@ -17,22 +17,31 @@ internal static class ClusterNode
     {
         var engine = new Engine(new EngineOptions { Loops = 1 });
         ClusterGroup? group = null;
-        var server = new Server(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), SendLimitBytes = 64 << 20 }, () => new Member(() => group!));
-        IGroupBus bus = broker.StartsWith("nats", StringComparison.Ordinal) ? new NatsBus(broker) : new RedisBus(broker);
+        var server = new Server(new ServerOptions
+        {
+            Engine = engine,
+            EndPoint = new IPEndPoint(IPAddress.Loopback, 0),
+            SendLimitBytes = 64 << 20
+        }, () => new Member(() => group!));
+        IGroupBus bus =
+            broker.StartsWith("nats", StringComparison.Ordinal) ? new NatsBus(broker) : new RedisBus(broker);
         await server.StartAsync();
-        await using var cluster = await Cluster.JoinAsync(server, bus, new ClusterOptions { Application = "bench", NodeId = name });
+        await using var cluster = await Cluster.JoinAsync(server, bus,
+            new ClusterOptions { Application = "bench", NodeId = name });
         group = cluster.Group("bench");
         tell((IPEndPoint)server.EndPoint!);
         if (publishing is [var rate, var warm, var seconds, var shared])
         {
-            await Task.Factory.StartNew(() => Publish(cluster, group, int.Parse(rate, null), double.Parse(warm, null), double.Parse(seconds, null), shared), TaskCreationOptions.LongRunning);
+            await Task.Factory.StartNew(() => Publish(cluster, group, int.Parse(rate, null), double.Parse(warm, null),
+                double.Parse(seconds, null), shared), TaskCreationOptions.LongRunning);
             return;
         }
 
         await Task.Delay(Timeout.Infinite);
     }
 
-    private static void Publish(Cluster cluster, ClusterGroup group, int rate, double warm, double seconds, string shared)
+    private static void Publish(Cluster cluster, ClusterGroup group, int rate, double warm, double seconds,
+        string shared)
     {
         using var file = MemoryMappedFile.CreateFromFile(shared, FileMode.Open);
         using var view = file.CreateViewAccessor(0, 4096);

@@ -15,17 +15,23 @@ internal static class HttpAsker
 
     private static long s_answers;
 
-    public static async Task<bool> RunAsync(string name, int port, int connections, int size, double warmup, double seconds)
+    public static async Task<bool> RunAsync(string name, int port, int connections, int size, double warmup,
+        double seconds)
     {
-        s_expected = Enumerable.Range(1, size).Select(static i => (byte)(Mix(unchecked(0x9E3779B97F4A7C15UL * (ulong)i)) >> 56)).ToArray();
+        s_expected = Enumerable.Range(1, size)
+            .Select(static i => (byte)(Mix(unchecked(0x9E3779B97F4A7C15UL * (ulong)i)) >> 56)).ToArray();
         var words = name.Split('-');
-        var engine = words is ["whimbrel", _, var kind] ? new Engine(new EngineOptions { Kind = Enum.Parse<EngineKind>(kind, ignoreCase: true), Loops = 1 }) : null;
+        var engine = words is ["whimbrel", _, var kind]
+            ? new Engine(new EngineOptions { Kind = Enum.Parse<EngineKind>(kind, ignoreCase: true), Loops = 1 })
+            : null;
         var options = new HttpClientOptions { Engine = engine, ConnectionLimit = connections };
         var url = string.Create(CultureInfo.InvariantCulture, $"http://127.0.0.1:{port}/bytes/{size}");
         switch (words)
         {
             case ["httpclient"]:
-                StartCallers(new HttpClient(new SocketsHttpHandler { UseProxy = false, MaxConnectionsPerServer = connections }), url, connections);
+                StartCallers(
+                    new HttpClient(new SocketsHttpHandler { UseProxy = false, MaxConnectionsPerServer = connections }),
+                    url, connections);
                 break;
             case ["whimbrel", "handler", _]:
                 StartCallers(new HttpClient(new WhimbrelHttpHandler(options)), url, connections);
@@ -41,7 +47,9 @@ internal static class HttpAsker
             case ["whimbrel", "session", _]:
                 for (var i = 0; i < connections; i++)
                 {
-                    var client = new Client(new ClientOptions { Engine = engine!, EndPoint = new IPEndPoint(IPAddress.Loopback, port) }, () => new Asker(port, size));
+                    var client = new Client(
+                        new ClientOptions { Engine = engine!, EndPoint = new IPEndPoint(IPAddress.Loopback, port) },
+                        () => new Asker(port, size));
                     await client.ConnectAsync();
                 }
 
@@ -51,12 +59,14 @@ internal static class HttpAsker
         }
 
         await Task.Delay(TimeSpan.FromSeconds(warmup));
-        var (answers, allocated, began) = (Volatile.Read(ref s_answers), GC.GetTotalAllocatedBytes(), Stopwatch.GetTimestamp());
+        var (answers, allocated, began) = (Volatile.Read(ref s_answers), GC.GetTotalAllocatedBytes(),
+            Stopwatch.GetTimestamp());
         Say("begin");
         await Task.Delay(TimeSpan.FromSeconds(seconds));
         answers = Volatile.Read(ref s_answers) - answers;
         var passed = Stopwatch.GetElapsedTime(began).TotalSeconds;
-        Say(string.Create(CultureInfo.InvariantCulture, $"end answers {answers} seconds {passed:F6} allocated {GC.GetTotalAllocatedBytes() - allocated}"));
+        Say(string.Create(CultureInfo.InvariantCulture,
+            $"end answers {answers} seconds {passed:F6} allocated {GC.GetTotalAllocatedBytes() - allocated}"));
         await Task.Delay(Timeout.Infinite);
         return true;
     }
@@ -105,7 +115,8 @@ internal static class HttpAsker
     }
 
     /// <summary>If a caller ends, the run ends.</summary>
-    private static void Watch(Task caller) => caller.ContinueWith(static failed => Fail(failed.Exception!.InnerException!.ToString()), TaskScheduler.Default);
+    private static void Watch(Task caller) =>
+        caller.ContinueWith(static failed => Fail(failed.Exception!.InnerException!.ToString()), TaskScheduler.Default);
 
     private static void Check(bool isRight)
     {
@@ -134,9 +145,11 @@ internal static class HttpAsker
         return x ^ (x >> 31);
     }
 
-    private sealed class Asker(int port, int size) : HttpClientSession(string.Create(CultureInfo.InvariantCulture, $"127.0.0.1:{port}"))
+    private sealed class Asker(int port, int size)
+        : HttpClientSession(string.Create(CultureInfo.InvariantCulture, $"127.0.0.1:{port}"))
     {
-        private readonly byte[] _target = System.Text.Encoding.ASCII.GetBytes(string.Create(CultureInfo.InvariantCulture, $"/bytes/{size}"));
+        private readonly byte[] _target =
+            System.Text.Encoding.ASCII.GetBytes(string.Create(CultureInfo.InvariantCulture, $"/bytes/{size}"));
         private int _length;
 
         protected override void OnConnected() => Request(HttpVerb.Get, _target);
@@ -149,7 +162,8 @@ internal static class HttpAsker
 
         protected override void OnBody(ReadOnlySpan<byte> piece)
         {
-            Check(_length + piece.Length <= s_expected.Length && piece.SequenceEqual(s_expected.AsSpan(_length, piece.Length)));
+            Check(_length + piece.Length <= s_expected.Length
+                && piece.SequenceEqual(s_expected.AsSpan(_length, piece.Length)));
             _length += piece.Length;
         }
 

@@ -15,15 +15,20 @@ namespace Whimbrel.Bench.Peers;
 /// <summary>Kestrel's connection handler: the same transport and pipes that carry ASP.NET Core, without HTTP.</summary>
 internal static class KestrelServer
 {
-    public static Task EchoAsync(int port, bool inline, Action<IPEndPoint> tell) => RunAsync<EchoHandler>(port, inline, tell);
+    public static Task EchoAsync(int port, bool inline, Action<IPEndPoint> tell) =>
+        RunAsync<EchoHandler>(port, inline, tell);
 
-    public static Task TlsEchoAsync(int port, X509Certificate2 certificate, Action<IPEndPoint> tell) => RunAsync<EchoHandler>(port, inline: false, tell, certificate);
+    public static Task TlsEchoAsync(int port, X509Certificate2 certificate, Action<IPEndPoint> tell) =>
+        RunAsync<EchoHandler>(port, inline: false, tell, certificate);
 
-    public static Task PushAsync(int port, bool inline, Action<IPEndPoint> tell) => RunAsync<PushHandler>(port, inline, tell);
+    public static Task PushAsync(int port, bool inline, Action<IPEndPoint> tell) =>
+        RunAsync<PushHandler>(port, inline, tell);
 
-    public static Task GroupsAsync(int port, bool inline, Action<IPEndPoint> tell) => RunAsync<GroupsHandler>(port, inline, tell);
+    public static Task GroupsAsync(int port, bool inline, Action<IPEndPoint> tell) =>
+        RunAsync<GroupsHandler>(port, inline, tell);
 
-    private static async Task RunAsync<THandler>(int port, bool inline, Action<IPEndPoint> tell, X509Certificate2? certificate = null)
+    private static async Task RunAsync<THandler>(int port, bool inline, Action<IPEndPoint> tell,
+        X509Certificate2? certificate = null)
         where THandler : ConnectionHandler
     {
         var builder = WebApplication.CreateSlimBuilder();
@@ -48,7 +53,8 @@ internal static class KestrelServer
 
         await using var app = builder.Build();
         await app.StartAsync();
-        var addresses = app.Services.GetRequiredService<IServer>().Features.GetRequiredFeature<IServerAddressesFeature>();
+        var addresses =
+            app.Services.GetRequiredService<IServer>().Features.GetRequiredFeature<IServerAddressesFeature>();
         tell(new IPEndPoint(IPAddress.Loopback, new Uri(addresses.Addresses.First()).Port));
         await app.WaitForShutdownAsync();
     }

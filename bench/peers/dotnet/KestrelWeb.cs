@@ -25,7 +25,8 @@ namespace Whimbrel.Bench.Peers;
 /// </summary>
 internal static class KestrelWeb
 {
-    public static async Task RunAsync(int port, string folder, X509Certificate2? certificate, string[]? whimbrel, Action<IPEndPoint> tell)
+    public static async Task RunAsync(int port, string folder, X509Certificate2? certificate, string[]? whimbrel,
+        Action<IPEndPoint> tell)
     {
         var builder = WebApplication.CreateSlimBuilder();
         builder.Logging.ClearProviders();
@@ -33,7 +34,8 @@ internal static class KestrelWeb
         {
             builder.WebHost.UseWhimbrel(options =>
             {
-                options.EngineOptions = new EngineOptions { Kind = Enum.Parse<EngineKind>(engine, ignoreCase: true), Loops = 1 };
+                options.EngineOptions =
+                    new EngineOptions { Kind = Enum.Parse<EngineKind>(engine, ignoreCase: true), Loops = 1 };
                 options.Scheduling = style is ["onloop"] ? Scheduling.Inline : Scheduling.ThreadPool;
             });
         }
@@ -56,12 +58,18 @@ internal static class KestrelWeb
         });
         await using var app = builder.Build();
         app.UseWebSockets();
-        app.UseStaticFiles(new StaticFileOptions { FileProvider = new PhysicalFileProvider(Path.GetFullPath(Path.Combine(folder, "files"))), RequestPath = "/files", ServeUnknownFileTypes = true });
+        app.UseStaticFiles(new StaticFileOptions
+        {
+            FileProvider = new PhysicalFileProvider(Path.GetFullPath(Path.Combine(folder, "files"))),
+            RequestPath = "/files",
+            ServeUnknownFileTypes = true
+        });
         AddRoutes(app, new WebBodies(folder));
         AddSockets(app);
         AddStreams(app);
         await app.StartAsync();
-        var addresses = app.Services.GetRequiredService<IServer>().Features.GetRequiredFeature<IServerAddressesFeature>();
+        var addresses =
+            app.Services.GetRequiredService<IServer>().Features.GetRequiredFeature<IServerAddressesFeature>();
         tell(new IPEndPoint(IPAddress.Loopback, new Uri(addresses.Addresses.First()).Port));
         await app.WaitForShutdownAsync();
     }
@@ -136,18 +144,25 @@ internal static class KestrelWeb
         Lock entry = new();
         var members = Array.Empty<Member>();
         Map(app, "/echo", EchoAsync);
-        Map(app, "/deflate/anew", EchoAsync, new WebSocketAcceptContext { DangerousEnableCompression = true, DisableServerContextTakeover = true });
+        Map(app, "/deflate/anew", EchoAsync,
+            new WebSocketAcceptContext { DangerousEnableCompression = true, DisableServerContextTakeover = true });
         Map(app, "/deflate/context", EchoAsync, new WebSocketAcceptContext { DangerousEnableCompression = true });
-        Map(app, "/beat", EchoAsync, new WebSocketAcceptContext { KeepAliveInterval = TimeSpan.FromSeconds(2), KeepAliveTimeout = TimeSpan.FromSeconds(20) });
+        Map(app, "/beat", EchoAsync, new WebSocketAcceptContext
+        {
+            KeepAliveInterval = TimeSpan.FromSeconds(2),
+            KeepAliveTimeout = TimeSpan.FromSeconds(20)
+        });
         Map(app, "/discard", static async (socket, _) =>
         {
             var buffer = new byte[4 * WebBodies.PieceBytes];
             long messages = 0, bytes = 0;
-            while (await socket.ReceiveAsync(buffer.AsMemory(), default) is { MessageType: not WebSocketMessageType.Close } got)
+            while (await socket.ReceiveAsync(buffer.AsMemory(), default)
+                is { MessageType: not WebSocketMessageType.Close } got)
             {
                 if (got.MessageType == WebSocketMessageType.Text)
                 {
-                    await socket.SendAsync(Encoding.ASCII.GetBytes(string.Create(CultureInfo.InvariantCulture, $"{messages} {bytes}")), WebSocketMessageType.Text, true, default);
+                    await socket.SendAsync(Encoding.ASCII.GetBytes(string.Create(CultureInfo.InvariantCulture,
+                        $"{messages} {bytes}")), WebSocketMessageType.Text, true, default);
                     continue;
                 }
 
@@ -166,7 +181,8 @@ internal static class KestrelWeb
             var buffer = new byte[1024];
             try
             {
-                while (await socket.ReceiveAsync(buffer.AsMemory(), default) is { MessageType: not WebSocketMessageType.Close } got)
+                while (await socket.ReceiveAsync(buffer.AsMemory(), default)
+                    is { MessageType: not WebSocketMessageType.Close } got)
                 {
                     var text = buffer.AsMemory(0, got.Count);
                     if (text.Span.SequenceEqual("?"u8))
@@ -195,7 +211,8 @@ internal static class KestrelWeb
     private static async Task EchoAsync(WebSocket socket, HttpContext context)
     {
         var buffer = new byte[WebBodies.PieceBytes];
-        while (await socket.ReceiveAsync(buffer.AsMemory(), default) is { MessageType: not WebSocketMessageType.Close } got)
+        while (await socket.ReceiveAsync(buffer.AsMemory(), default)
+            is { MessageType: not WebSocketMessageType.Close } got)
         {
             await socket.SendAsync(buffer.AsMemory(0, got.Count), got.MessageType, got.EndOfMessage, default);
         }
@@ -207,25 +224,28 @@ internal static class KestrelWeb
         {
             Map(app, string.Create(CultureInfo.InvariantCulture, $"/stream/{size}"), async (socket, _) =>
             {
-                await using var stream = WebSocketStream.Create(socket, WebSocketMessageType.Binary, ownsWebSocket: false);
-                await StreamSink.ReadAsync(stream, size, text => socket.SendAsync(Encoding.ASCII.GetBytes(text).AsMemory(), WebSocketMessageType.Text, true, default));
+                await using var stream = WebSocketStream.Create(socket, WebSocketMessageType.Binary,
+                    ownsWebSocket: false);
+                await StreamSink.ReadAsync(stream, size, text => socket.SendAsync(
+                    Encoding.ASCII.GetBytes(text).AsMemory(), WebSocketMessageType.Text, true, default));
             });
         }
     }
 
-    private static void Map(WebApplication app, string path, Func<WebSocket, HttpContext, Task> serve, WebSocketAcceptContext? terms = null) => app.MapGet(path, async context =>
-    {
-        using var socket = await context.WebSockets.AcceptWebSocketAsync(terms ?? new WebSocketAcceptContext());
-        try
+    private static void Map(WebApplication app, string path, Func<WebSocket, HttpContext, Task> serve,
+        WebSocketAcceptContext? terms = null) => app.MapGet(path, async context =>
         {
-            await serve(socket, context);
-            await socket.CloseOutputAsync(WebSocketCloseStatus.NormalClosure, null, default);
-        }
-        catch (Exception gone) when (gone is WebSocketException or OperationCanceledException or IOException)
-        {
-            // The client disconnected; the connection ends either way.
-        }
-    });
+            using var socket = await context.WebSockets.AcceptWebSocketAsync(terms ?? new WebSocketAcceptContext());
+            try
+            {
+                await serve(socket, context);
+                await socket.CloseOutputAsync(WebSocketCloseStatus.NormalClosure, null, default);
+            }
+            catch (Exception gone) when (gone is WebSocketException or OperationCanceledException or IOException)
+            {
+                // The client disconnected; the connection ends either way.
+            }
+        });
 
     /// <summary>Several broadcasts may reach a member concurrently, and a WebSocket accepts one send at a
     /// time.</summary>

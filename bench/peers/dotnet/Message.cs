@@ -14,7 +14,8 @@ internal static class Message
         BinaryPrimitives.WriteUInt64LittleEndian(to, sequence);
         for (var k = 0; k < 3; k++)
         {
-            BinaryPrimitives.WriteUInt64LittleEndian(to[(8 * (k + 1))..], Mix(sequence ^ (0x9E3779B97F4A7C15 * (ulong)(k + 1))));
+            BinaryPrimitives.WriteUInt64LittleEndian(to[(8 * (k + 1))..],
+                Mix(sequence ^ (0x9E3779B97F4A7C15 * (ulong)(k + 1))));
         }
     }
 

@@ -14,7 +14,8 @@ namespace Whimbrel.Bench.Peers;
 internal static class NetCoreServerPeer
 {
     /// <summary>Starts the server of a kind: tcp, push, tls, udp, web, web-tls, sockets or sockets-tls.</summary>
-    public static bool TryStart(string kind, int port, string? folder, X509Certificate2? certificate, Action<IPEndPoint> tell)
+    public static bool TryStart(string kind, int port, string? folder, X509Certificate2? certificate,
+        Action<IPEndPoint> tell)
     {
         var address = IPAddress.Loopback;
         var context = certificate is null ? null : new SslContext(SslProtocols.Tls13, certificate);
@@ -73,7 +74,8 @@ internal static class NetCoreServerPeer
     private static Dictionary<string, byte[]> BodiesOf(string folder)
     {
         WebBodies bodies = new(folder);
-        return WebBodies.Sizes.ToArray().ToDictionary(static size => string.Create(CultureInfo.InvariantCulture, $"/bytes/{size}"), bodies.Of);
+        return WebBodies.Sizes.ToArray()
+            .ToDictionary(static size => string.Create(CultureInfo.InvariantCulture, $"/bytes/{size}"), bodies.Of);
     }
 
     private static bool IsStarted(TcpServer server, Action<IPEndPoint> tell)
@@ -100,7 +102,8 @@ internal static class NetCoreServerPeer
         return true;
     }
 
-    private sealed class Server(IPAddress address, int port, Func<TcpServer, TcpSession> make) : TcpServer(address, port)
+    private sealed class Server(IPAddress address, int port, Func<TcpServer, TcpSession> make)
+        : TcpServer(address, port)
     {
         protected override TcpSession CreateSession() => make(this);
     }
@@ -113,7 +116,8 @@ internal static class NetCoreServerPeer
     private sealed class Listener(TcpServer server) : TcpSession(server)
     {
         // A slow client misses messages and stays connected, as in the old programs.
-        public override bool SendAsync(ReadOnlySpan<byte> buffer) => BytesPending + BytesSending + buffer.Length <= OldProducer.MostPending && base.SendAsync(buffer);
+        public override bool SendAsync(ReadOnlySpan<byte> buffer) =>
+            BytesPending + BytesSending + buffer.Length <= OldProducer.MostPending && base.SendAsync(buffer);
     }
 
     private sealed class TlsServer(SslContext context, IPAddress address, int port) : SslServer(context, address, port)
@@ -151,7 +155,8 @@ internal static class NetCoreServerPeer
         }
 
         // As in programs of the old library, to avoid a recursion there.
-        protected override void OnSent(EndPoint endpoint, long sent) => ThreadPool.QueueUserWorkItem(_ => ReceiveAsync());
+        protected override void OnSent(EndPoint endpoint, long sent) =>
+            ThreadPool.QueueUserWorkItem(_ => ReceiveAsync());
     }
 
     private sealed class Web(Dictionary<string, byte[]> bodies, IPAddress address, int port) : HttpServer(address, port)
@@ -161,21 +166,26 @@ internal static class NetCoreServerPeer
 
     private sealed class WebSession(HttpServer server, Dictionary<string, byte[]> bodies) : HttpSession(server)
     {
-        protected override void OnReceivedRequest(HttpRequest request) => SendResponseAsync(Answer(bodies, request, Response));
+        protected override void OnReceivedRequest(HttpRequest request) =>
+            SendResponseAsync(Answer(bodies, request, Response));
     }
 
-    private sealed class WebTls(Dictionary<string, byte[]> bodies, SslContext context, IPAddress address, int port) : HttpsServer(context, address, port)
+    private sealed class WebTls(Dictionary<string, byte[]> bodies, SslContext context, IPAddress address, int port)
+        : HttpsServer(context, address, port)
     {
         protected override SslSession CreateSession() => new WebTlsSession(this, bodies);
     }
 
     private sealed class WebTlsSession(HttpsServer server, Dictionary<string, byte[]> bodies) : HttpsSession(server)
     {
-        protected override void OnReceivedRequest(HttpRequest request) => SendResponseAsync(Answer(bodies, request, Response));
+        protected override void OnReceivedRequest(HttpRequest request) =>
+            SendResponseAsync(Answer(bodies, request, Response));
     }
 
     private static HttpResponse Answer(Dictionary<string, byte[]> bodies, HttpRequest request, HttpResponse response) =>
-        bodies.TryGetValue(request.Url, out var body) ? response.MakeGetResponse(body, "application/octet-stream") : response.MakeErrorResponse(404, "");
+        bodies.TryGetValue(request.Url, out var body)
+            ? response.MakeGetResponse(body, "application/octet-stream")
+            : response.MakeErrorResponse(404, "");
 
     private sealed class Sockets(IPAddress address, int port) : WsServer(address, port)
     {
@@ -188,7 +198,8 @@ internal static class NetCoreServerPeer
         private long _messages;
         private long _bytes;
 
-        public override void OnWsConnected(HttpRequest request) => _path = request.Url.StartsWith("/stream/", StringComparison.Ordinal) ? "/discard" : request.Url;
+        public override void OnWsConnected(HttpRequest request) =>
+            _path = request.Url.StartsWith("/stream/", StringComparison.Ordinal) ? "/discard" : request.Url;
 
         // The old classes do not report the type of a message: a request of the load program is recognized by its
         // length.
@@ -223,6 +234,7 @@ internal static class NetCoreServerPeer
 
     private sealed class SocketTlsEcho(WssServer server) : WssSession(server)
     {
-        public override void OnWsReceived(byte[] buffer, long offset, long size) => SendBinaryAsync(buffer, offset, size);
+        public override void OnWsReceived(byte[] buffer, long offset, long size) =>
+            SendBinaryAsync(buffer, offset, size);
     }
 }

@@ -11,7 +11,14 @@ using Whimbrel;
 using Whimbrel.Bench.Peers;
 using Whimbrel.Compat;
 
-const string Usage = "usage: kestrel|kestrel-inline|socket-async|socket-async-inline|saea|saea-inline|socket-udp|kestrel-tls|sslstream|whimbrel-ENGINE-stream|whimbrel-ENGINE-pipe|whimbrel-ENGINE-async|whimbrel-udp-ENGINE[-nogso]|kestrel-web|kestrel-whimbrel-ENGINE[-onloop]|whimbrel-web-ENGINE[-metrics|-traces]|netcoreserver-ENGINE[-loop]|csharpserver[-loop] [--serve KIND] [--push | --groups | --multicast] [--cert FILE --key FILE] [--files FOLDER] [--port N] [--unix PATH] | cluster-node NAME BROKER [RATE WARM SECONDS SHARED] | cluster-groups BROKER COUNT | cluster-local BROKER|none EACH COUNT | http-client httpclient|whimbrel-handler-ENGINE|whimbrel-pool-ENGINE|whimbrel-session-ENGINE PORT CONNECTIONS BYTES WARM SECONDS";
+const string Usage = "usage: kestrel|kestrel-inline|socket-async|socket-async-inline|saea|saea-inline|"
+    + "socket-udp|kestrel-tls|sslstream|whimbrel-ENGINE-stream|whimbrel-ENGINE-pipe|whimbrel-ENGINE-async|"
+    + "whimbrel-udp-ENGINE[-nogso]|kestrel-web|kestrel-whimbrel-ENGINE[-onloop]|whimbrel-web-ENGINE[-metrics|"
+    + "-traces]|netcoreserver-ENGINE[-loop]|csharpserver[-loop] [--serve KIND] [--push | --groups | --multicast] "
+    + "[--cert FILE --key FILE] [--files FOLDER] [--port N] [--unix PATH] | cluster-node NAME BROKER [RATE "
+    + "WARM SECONDS SHARED] | cluster-groups BROKER COUNT | cluster-local BROKER|none EACH COUNT | http-client "
+    + "httpclient|whimbrel-handler-ENGINE|whimbrel-pool-ENGINE|whimbrel-session-ENGINE PORT CONNECTIONS "
+    + "BYTES WARM SECONDS";
 
 if (args.Length == 0)
 {
@@ -39,7 +46,9 @@ if (args is ["cluster-local", var over, var each, var all])
 
 if (args is ["http-client", var asker, var portOfServer, var connections, var size, var warm, var seconds])
 {
-    return await HttpAsker.RunAsync(asker, int.Parse(portOfServer, null), int.Parse(connections, null), int.Parse(size, null), double.Parse(warm, CultureInfo.InvariantCulture), double.Parse(seconds, CultureInfo.InvariantCulture)) ? 0 : Fail(Usage);
+    return await HttpAsker.RunAsync(asker, int.Parse(portOfServer, null), int.Parse(connections, null),
+        int.Parse(size, null), double.Parse(warm, CultureInfo.InvariantCulture),
+        double.Parse(seconds, CultureInfo.InvariantCulture)) ? 0 : Fail(Usage);
 }
 
 var (port, push, groups, multicast) = (0, false, false, false);
@@ -79,7 +88,8 @@ for (var i = 1; i < args.Length; i++)
         folder = args[++i];
     }
     else if (args[i] != "--port" || ++i == args.Length
-        || !int.TryParse(args[i], NumberStyles.None, CultureInfo.InvariantCulture, out port) || port > IPEndPoint.MaxPort)
+        || !int.TryParse(args[i], NumberStyles.None, CultureInfo.InvariantCulture, out port)
+        || port > IPEndPoint.MaxPort)
     {
         return Fail(Usage);
     }
@@ -112,7 +122,9 @@ switch (name, push)
     case ("kestrel-tls" or "sslstream", false) when certificateFile is not null && keyFile is not null:
         using (var certificate = X509Certificate2.CreateFromPemFile(certificateFile, keyFile))
         {
-            await (name == "sslstream" ? SslStreamEcho.RunAsync(port, certificate, Tell) : KestrelServer.TlsEchoAsync(port, certificate, Tell));
+            await (name == "sslstream"
+                ? SslStreamEcho.RunAsync(port, certificate, Tell)
+                : KestrelServer.TlsEchoAsync(port, certificate, Tell));
         }
 
         return 0;
@@ -122,22 +134,34 @@ switch (name, push)
     case ("socket-udp", false):
         await (multicast ? SocketUdp.MulticastAsync(port, Tell) : SocketUdp.EchoAsync(port, Tell));
         return 0;
-    case (_, false) when folder is not null && (name == "kestrel-web" || name.StartsWith("kestrel-whimbrel-", StringComparison.Ordinal)):
-        using (var certificate = certificateFile is null || keyFile is null ? null : X509Certificate2.CreateFromPemFile(certificateFile, keyFile))
+    case (_, false) when folder is not null
+        && (name == "kestrel-web" || name.StartsWith("kestrel-whimbrel-", StringComparison.Ordinal)):
+        using (var certificate = certificateFile is null || keyFile is null
+            ? null
+            : X509Certificate2.CreateFromPemFile(certificateFile, keyFile))
         {
-            await KestrelWeb.RunAsync(port, folder, certificate, name.Split('-') is [_, "whimbrel", .. var transport] ? transport : null, Tell);
+            await KestrelWeb.RunAsync(port, folder, certificate,
+                name.Split('-') is [_, "whimbrel", .. var transport] ? transport : null, Tell);
         }
 
         return 0;
-    case (_, false) when folder is not null && name.Split('-') is ["whimbrel", "web", var engine, .. var watch] && Enum.TryParse<EngineKind>(engine, ignoreCase: true, out var kind) && Watching.TryStart(string.Join('-', watch)):
-        var tls = certificateFile is null || keyFile is null ? null : new TlsOptions { Certificate = TlsCertificate.FromPemFile(certificateFile, keyFile) };
+    case (_, false) when folder is not null && name.Split('-') is ["whimbrel", "web", var engine, .. var watch]
+        && Enum.TryParse<EngineKind>(engine, ignoreCase: true, out var kind)
+        && Watching.TryStart(string.Join('-', watch)):
+        var tls = certificateFile is null || keyFile is null
+            ? null
+            : new TlsOptions { Certificate = TlsCertificate.FromPemFile(certificateFile, keyFile) };
         await WhimbrelWeb.RunAsync(kind, port, Path.GetFullPath(folder), tls, Tell);
         return 0;
-    case (_, false) when multicast && name.Split('-') is ["whimbrel", "udp", var engine, .. var more] && Enum.TryParse<EngineKind>(engine, ignoreCase: true, out var kind):
+    case (_, false) when multicast && name.Split('-') is ["whimbrel", "udp", var engine, .. var more]
+        && Enum.TryParse<EngineKind>(engine, ignoreCase: true, out var kind):
         await WhimbrelMulticast.RunAsync(kind, port, segmentation: more is not ["nogso"], Tell);
         return 0;
-    case (_, false) when name.Split('-') is ["whimbrel", var engine, "stream" or "pipe" or "async"] && Enum.TryParse<EngineKind>(engine, ignoreCase: true, out var kind):
-        await (name.EndsWith("-async", StringComparison.Ordinal) ? WhimbrelAsyncEcho.RunAsync(kind, port, Tell) : WhimbrelStreamEcho.RunAsync(kind, port, name.EndsWith("-pipe", StringComparison.Ordinal), Tell));
+    case (_, false) when name.Split('-') is ["whimbrel", var engine, "stream" or "pipe" or "async"]
+        && Enum.TryParse<EngineKind>(engine, ignoreCase: true, out var kind):
+        await (name.EndsWith("-async", StringComparison.Ordinal)
+            ? WhimbrelAsyncEcho.RunAsync(kind, port, Tell)
+            : WhimbrelStreamEcho.RunAsync(kind, port, name.EndsWith("-pipe", StringComparison.Ordinal), Tell));
         return 0;
     case (_, false) when serves is not null && name.Split('-') is ["netcoreserver" or "csharpserver", .. var more]:
         if (!IsOldStarted(name, more, serves))
@@ -165,8 +189,12 @@ bool IsOldStarted(string peer, string[] words, string what)
     }
 
     CompatOptions.Engine = new Engine(new EngineOptions { Kind = kind, Loops = 1 });
-    var certificate = certificateFile is null || keyFile is null ? null : X509Certificate2.CreateFromPemFile(certificateFile, keyFile);
-    return what == "unix" && path is not null ? NetCoreServerPeer.TryStart(path, Say) : NetCoreServerPeer.TryStart(what, port, folder, certificate, Tell);
+    var certificate = certificateFile is null || keyFile is null
+        ? null
+        : X509Certificate2.CreateFromPemFile(certificateFile, keyFile);
+    return what == "unix" && path is not null
+        ? NetCoreServerPeer.TryStart(path, Say)
+        : NetCoreServerPeer.TryStart(what, port, folder, certificate, Tell);
 }
 
 // The line that the runner waits for.
@@ -174,7 +202,8 @@ void Tell(IPEndPoint endpoint) => Say(endpoint.ToString());
 
 void Say(string address)
 {
-    Console.Out.WriteLine(string.Create(CultureInfo.InvariantCulture, $"listening on {address} (engine {name}, loops 1)"));
+    Console.Out.WriteLine(string.Create(CultureInfo.InvariantCulture,
+        $"listening on {address} (engine {name}, loops 1)"));
     Console.Out.Flush();
 }
 

@@ -40,7 +40,8 @@ internal static class SocketAsyncEcho
             {
                 while (true)
                 {
-                    var received = await socket.ReceiveAsync(buffer.AsMemory()); // the overload for arrays allocates a Task per call
+                    // the overload for arrays allocates a Task per call
+                    var received = await socket.ReceiveAsync(buffer.AsMemory());
                     if (received == 0)
                     {
                         return;

@@ -35,11 +35,13 @@ internal static class SocketUdp
     {
         using var socket = Bind(port);
         var own = (IPEndPoint)socket.LocalEndPoint!;
-        socket.SetSocketOption(SocketOptionLevel.IP, SocketOptionName.MulticastInterface, IPAddress.Loopback.GetAddressBytes());
+        socket.SetSocketOption(SocketOptionLevel.IP, SocketOptionName.MulticastInterface,
+            IPAddress.Loopback.GetAddressBytes());
         socket.SetSocketOption(SocketOptionLevel.IP, SocketOptionName.MulticastTimeToLive, 1);
         socket.SetSocketOption(SocketOptionLevel.IP, SocketOptionName.MulticastLoopback, 1);
         tell(own);
-        var group = new IPEndPoint(new IPAddress([239, 255, (byte)(own.Port >> 8), (byte)own.Port]), own.Port).Serialize();
+        var group =
+            new IPEndPoint(new IPAddress([239, 255, (byte)(own.Port >> 8), (byte)own.Port]), own.Port).Serialize();
         var credit = GC.AllocateUninitializedArray<byte>(sizeof(ulong), pinned: true);
         var message = GC.AllocateUninitializedArray<byte>(Message.Size, pinned: true);
         var client = new SocketAddress(AddressFamily.InterNetwork);
@@ -60,7 +62,11 @@ internal static class SocketUdp
 
     private static Socket Bind(int port)
     {
-        var socket = new Socket(AddressFamily.InterNetwork, SocketType.Dgram, ProtocolType.Udp) { ReceiveBufferSize = SocketBuffer, SendBufferSize = SocketBuffer };
+        var socket = new Socket(AddressFamily.InterNetwork, SocketType.Dgram, ProtocolType.Udp)
+        {
+            ReceiveBufferSize = SocketBuffer,
+            SendBufferSize = SocketBuffer
+        };
         socket.Bind(new IPEndPoint(IPAddress.Loopback, port));
         return socket;
     }

@@ -50,6 +50,7 @@ internal static class Watching
         s_listener.SetMeasurementEventCallback<long>(static (_, _, _, _) => Interlocked.Increment(ref s_seen));
         s_listener.SetMeasurementEventCallback<double>(static (_, _, _, _) => Interlocked.Increment(ref s_seen));
         s_listener.Start();
-        s_timer = new Timer(static _ => s_listener!.RecordObservableInstruments(), null, TimeSpan.FromSeconds(1), TimeSpan.FromSeconds(1));
+        s_timer = new Timer(static _ => s_listener!.RecordObservableInstruments(), null, TimeSpan.FromSeconds(1),
+            TimeSpan.FromSeconds(1));
     }
 }

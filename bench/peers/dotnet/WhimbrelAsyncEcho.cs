@@ -12,7 +12,9 @@ internal sealed class WhimbrelAsyncEcho : Session
     public static async Task RunAsync(EngineKind kind, int port, Action<IPEndPoint> tell)
     {
         var engine = new Engine(new EngineOptions { Kind = kind, Loops = 1 });
-        var server = new Server(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, port) }, static () => new WhimbrelAsyncEcho());
+        var server =
+            new Server(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, port) },
+                static () => new WhimbrelAsyncEcho());
         await server.StartAsync();
         tell((IPEndPoint)server.EndPoint!);
         await Task.Delay(Timeout.Infinite);

@@ -7,12 +7,20 @@ namespace Whimbrel.Bench.Peers;
 /// <summary>Whimbrel's HTTP and WebSocket server with routes and response objects, as its guide shows them.</summary>
 internal static class WhimbrelWeb
 {
-    public static async Task RunAsync(EngineKind kind, int port, string folder, TlsOptions? tls, Action<IPEndPoint> tell)
+    public static async Task RunAsync(EngineKind kind, int port, string folder, TlsOptions? tls,
+        Action<IPEndPoint> tell)
     {
         var engine = new Engine(new EngineOptions { Kind = kind, Loops = 1 });
-        var listening = new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, port), Tls = tls, AllowLargeMessages = true };
+        var listening = new ServerOptions
+        {
+            Engine = engine,
+            EndPoint = new IPEndPoint(IPAddress.Loopback, port),
+            Tls = tls,
+            AllowLargeMessages = true
+        };
         // A pipelining client reaches the default limit of 10,000 requests per connection within two seconds.
-        var server = new HttpServer(listening, new HttpOptions { BodyLimitBytes = 1L << 40, RequestLimit = int.MaxValue });
+        var server = new HttpServer(listening,
+            new HttpOptions { BodyLimitBytes = 1L << 40, RequestLimit = int.MaxValue });
         AddRoutes(server, new WebBodies(folder));
         server.Files("/files", Path.Combine(folder, "files"));
         AddSockets(server);
@@ -81,12 +89,19 @@ internal static class WhimbrelWeb
         server.WebSocket("/echo", static () => new Echo(), options);
         server.WebSocket("/discard", static () => new Discard(), options);
         server.WebSocket("/room", () => new Member(room), options);
-        server.WebSocket("/deflate/anew", static () => new Echo(), new WebSocketOptions { Origins = WebSocketOrigins.Any, Deflate = new WebSocketDeflate() });
-        server.WebSocket("/deflate/context", static () => new Echo(), new WebSocketOptions { Origins = WebSocketOrigins.Any, Deflate = new WebSocketDeflate { Forgets = false, PeerForgets = false } });
-        server.WebSocket("/beat", static () => new Echo(), new WebSocketOptions { Origins = WebSocketOrigins.Any, Heartbeat = Beat });
+        server.WebSocket("/deflate/anew", static () => new Echo(),
+            new WebSocketOptions { Origins = WebSocketOrigins.Any, Deflate = new WebSocketDeflate() });
+        server.WebSocket("/deflate/context", static () => new Echo(), new WebSocketOptions
+        {
+            Origins = WebSocketOrigins.Any,
+            Deflate = new WebSocketDeflate { Forgets = false, PeerForgets = false }
+        });
+        server.WebSocket("/beat", static () => new Echo(),
+            new WebSocketOptions { Origins = WebSocketOrigins.Any, Heartbeat = Beat });
         foreach (var size in StreamSink.Sizes)
         {
-            server.WebSocket(string.Create(CultureInfo.InvariantCulture, $"/stream/{size}"), (socket, _) => ReadStreamAsync(socket, size), options);
+            server.WebSocket(string.Create(CultureInfo.InvariantCulture, $"/stream/{size}"),
+                (socket, _) => ReadStreamAsync(socket, size), options);
         }
     }
 
@@ -112,7 +127,8 @@ internal static class WhimbrelWeb
         private long _messages;
         private long _bytes;
 
-        protected override void OnText(ReadOnlySpan<byte> utf8) => SendText(string.Create(CultureInfo.InvariantCulture, $"{_messages} {_bytes}"));
+        protected override void OnText(ReadOnlySpan<byte> utf8) =>
+            SendText(string.Create(CultureInfo.InvariantCulture, $"{_messages} {_bytes}"));
 
         protected override void OnBinary(ReadOnlySpan<byte> data)
         {

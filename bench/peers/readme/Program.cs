@@ -2,7 +2,8 @@
 using System.Net;
 using Whimbrel;
 
-await using var server = new Server(new ServerOptions { EndPoint = new IPEndPoint(IPAddress.Loopback, 0) }, static () => new Echo());
+await using var server = new Server(new ServerOptions { EndPoint = new IPEndPoint(IPAddress.Loopback, 0) },
+    static () => new Echo());
 await server.StartAsync();
 Console.WriteLine($"listening on {server.EndPoint} on {server.Engine}. Enter stops.");
 Console.ReadLine();

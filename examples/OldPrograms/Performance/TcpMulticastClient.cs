@@ -19,10 +19,14 @@ internal static class TcpMulticastClient
         // uds: _benchmark = new Benchmark(args, 0, 0, 32, path: Path.Combine(Path.GetTempPath(), "multicast.sock"));
         var clients = new List<MulticastClient>();
         // tls: var context = Certificates.OfClient();
-        for (int i = 0; i < _benchmark.Clients; i++) clients.Add(new MulticastClient(_benchmark.Address, _benchmark.Port)); // plain
+        // plain
+        for (int i = 0; i < _benchmark.Clients; i++)
+            clients.Add(new MulticastClient(_benchmark.Address, _benchmark.Port));
         // tls: for (int i = 0; i < _benchmark.Clients; i++) clients.Add(new MulticastClient(context, _benchmark.Address, _benchmark.Port));
         // uds: for (int i = 0; i < _benchmark.Clients; i++) clients.Add(new MulticastClient(_benchmark.Path));
-        _benchmark.Run(clients, c => c.ConnectAsync(), c => c.IsConnected, c => c.DisconnectAsync(), c => c.IsConnected); // tcp
+        // tcp
+        _benchmark.Run(clients, c => c.ConnectAsync(), c => c.IsConnected, c => c.DisconnectAsync(),
+            c => c.IsConnected);
         // tls: _benchmark.Run(clients, c => c.ConnectAsync(), c => c.IsHandshaked, c => c.DisconnectAsync(), c => c.IsConnected);
     }
 

@@ -109,7 +109,9 @@ public class Service : IDisposable
     /// <returns>False if it is not started.</returns>
     public bool Stop()
     {
-        if (Loop.Current is not null) throw new InvalidOperationException("Stop waits for the threads, and this is one of them: call it on another thread.");
+        if (Loop.Current is not null)
+            throw new InvalidOperationException(
+                "Stop waits for the threads, and this is one of them: call it on another thread.");
         Engine engine;
         lock (_gate)
         {
@@ -159,7 +161,8 @@ public class Service : IDisposable
     /// <summary>Formats a time: <c>17 ns</c>, <c>1.500 ms</c>, <c>2.003 s</c>, <c>1:02.500 m</c>, <c>3:01:02.500
     /// h</c>.</summary>
     /// <param name="milliseconds">Time in milliseconds.</param>
-    public static string GenerateTimePeriod(double milliseconds) => NetCoreServer.Utilities.GenerateTimePeriod(milliseconds);
+    public static string GenerateTimePeriod(double milliseconds) =>
+        NetCoreServer.Utilities.GenerateTimePeriod(milliseconds);
 
     /// <summary>Called on each thread when it has started.</summary>
     protected virtual void OnThreadInitialize()

@@ -23,7 +23,8 @@ public class SslContext : IDisposable
     public SslContext(SslMethod method) => _protocols = method switch
     {
         SslMethod.TLSV12 or SslMethod.TLSV12_client or SslMethod.TLSV12_server => SslProtocols.Tls12,
-        SslMethod.TLS or SslMethod.TLS_Client or SslMethod.TLS_Server or SslMethod.SSLV23 or SslMethod.SSLV23_Client or SslMethod.SSLV23_Server => SslProtocols.Tls12 | SslProtocols.Tls13,
+        SslMethod.TLS or SslMethod.TLS_Client or SslMethod.TLS_Server or SslMethod.SSLV23 or SslMethod.SSLV23_Client
+        or SslMethod.SSLV23_Server => SslProtocols.Tls12 | SslProtocols.Tls13,
         _ => throw new NotSupportedException($"{method} is broken, and not spoken here: take SslMethod.TLS."),
     };
 
@@ -94,7 +95,8 @@ public class SslContext : IDisposable
 
     private static void Require(string filename)
     {
-        if (!File.Exists(filename)) throw new FileNotFoundException($"There is no file {Path.GetFullPath(filename)}.", filename);
+        if (!File.Exists(filename))
+            throw new FileNotFoundException($"There is no file {Path.GetFullPath(filename)}.", filename);
     }
 
     // Loads as soon as both files are known, so that the call that named a wrong file throws.
@@ -104,8 +106,11 @@ public class SslContext : IDisposable
         if (_format == SslFileFormat.PEM)
         {
             string key = File.ReadAllText(_key);
-            if (!key.Contains("PRIVATE KEY", StringComparison.Ordinal)) throw new CryptographicException($"{_key} has no private key. Create one: whimbrel certs");
-            if (IsEncrypted(_key) && _password is null) throw new CryptographicException($"The private key of {_key} is encrypted: call SetPassword before UsePrivateKeyFile.");
+            if (!key.Contains("PRIVATE KEY", StringComparison.Ordinal))
+                throw new CryptographicException($"{_key} has no private key. Create one: whimbrel certs");
+            if (IsEncrypted(_key) && _password is null)
+                throw new CryptographicException(
+                    $"The private key of {_key} is encrypted: call SetPassword before UsePrivateKeyFile.");
         }
 
         _certificate = _format == SslFileFormat.PEM
@@ -117,12 +122,14 @@ public class SslContext : IDisposable
         }
         catch (CryptographicException e) when (_format == SslFileFormat.PEM && IsEncrypted(_key))
         {
-            throw new CryptographicException($"{_key} cannot be opened with the password of SetPassword, or is not the key of {_chain}. {e.Message}", e);
+            throw new CryptographicException($"{_key} cannot be opened with the password of SetPassword, or is not the "
+                + $"key of {_chain}. {e.Message}", e);
         }
     }
 
     // A password for an unencrypted key is accepted.
-    private static bool IsEncrypted(string key) => File.ReadAllText(key).Contains("ENCRYPTED", StringComparison.Ordinal);
+    private static bool IsEncrypted(string key) =>
+        File.ReadAllText(key).Contains("ENCRYPTED", StringComparison.Ordinal);
 
     private static string PemOf(byte[] key)
     {
@@ -140,7 +147,8 @@ public class SslContext : IDisposable
 
     internal TlsOptions ForServer() => new()
     {
-        Certificate = _certificate ?? throw new InvalidOperationException("The SslContext of the server has no certificate: call UseCertificateChainFile and UsePrivateKeyFile."),
+        Certificate = _certificate ?? throw new InvalidOperationException(
+            "The SslContext of the server has no certificate: call UseCertificateChainFile and UsePrivateKeyFile."),
         Protocols = _protocols,
         ClientCertificates = _mode switch
         {
@@ -162,7 +170,8 @@ public class SslContext : IDisposable
         Verify = _mode == SslVerifyMode.VerifyNone ? static _ => true : Check(),
     };
 
-    private Func<TlsVerification, bool>? Check() => _depth is { } depth ? v => v.IsTrusted && (v.Chain is null || v.Chain.ChainElements.Count <= depth + 1) : null;
+    private Func<TlsVerification, bool>? Check() =>
+        _depth is { } depth ? v => v.IsTrusted && (v.Chain is null || v.Chain.ChainElements.Count <= depth + 1) : null;
 
     /// <summary>Does nothing: servers and clients that use the context continue.</summary>
     public void Dispose()

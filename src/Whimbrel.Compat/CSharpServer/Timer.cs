@@ -22,7 +22,8 @@ public class Timer : IDisposable
     {
         ArgumentNullException.ThrowIfNull(service);
         Service = service;
-        _clock = new System.Threading.Timer(static state => ((Timer)state!).Look(), this, Timeout.Infinite, Timeout.Infinite);
+        _clock = new System.Threading.Timer(static state => ((Timer)state!).Look(), this, Timeout.Infinite,
+            Timeout.Infinite);
     }
 
     /// <summary>Creates a timer for a point in time.</summary>
@@ -74,8 +75,10 @@ public class Timer : IDisposable
     private Expiry After(TimeSpan time)
     {
         DateTime now = Clock.GetUtcNow().UtcDateTime;
-        DateTime then = time >= DateTime.MaxValue - now ? DateTime.SpecifyKind(DateTime.MaxValue, DateTimeKind.Utc) : time <= TimeSpan.Zero ? now : now + time;
-        return new(then, Clock.GetTimestamp() + (long)Math.Clamp(time.TotalSeconds * Clock.TimestampFrequency, 0, long.MaxValue / 4));
+        DateTime then = time >= DateTime.MaxValue - now ? DateTime.SpecifyKind(DateTime.MaxValue, DateTimeKind.Utc)
+            : time <= TimeSpan.Zero ? now : now + time;
+        return new(then, Clock.GetTimestamp() + (long)Math.Clamp(time.TotalSeconds * Clock.TimestampFrequency, 0,
+            long.MaxValue / 4));
     }
 
     private bool SetTime(Expiry expiry)
@@ -108,10 +111,12 @@ public class Timer : IDisposable
     /// <returns>True.</returns>
     public bool WaitSync()
     {
-        if (Loop.Current is not null) throw new InvalidOperationException("WaitSync waits, and a loop must not: call WaitAsync.");
+        if (Loop.Current is not null)
+            throw new InvalidOperationException("WaitSync waits, and a loop must not: call WaitAsync.");
         Expiry expiry;
         lock (_gate) expiry = _expiry;
-        for (TimeSpan left = expiry.Left(Clock); left > TimeSpan.Zero; left = expiry.Left(Clock)) Thread.Sleep(Step(left));
+        for (TimeSpan left = expiry.Left(Clock); left > TimeSpan.Zero; left = expiry.Left(Clock))
+            Thread.Sleep(Step(left));
         return true;
     }
 
@@ -124,7 +129,8 @@ public class Timer : IDisposable
     }
 
     // Rounded up, so that a wait never ends early.
-    private static TimeSpan Step(TimeSpan left) => left <= TimeSpan.Zero ? TimeSpan.Zero : left >= s_step ? s_step : TimeSpan.FromMilliseconds(Math.Ceiling(left.TotalMilliseconds));
+    private static TimeSpan Step(TimeSpan left) => left <= TimeSpan.Zero ? TimeSpan.Zero : left >= s_step ? s_step
+        : TimeSpan.FromMilliseconds(Math.Ceiling(left.TotalMilliseconds));
 
     private void Arm() => _clock.Change(Step(_expiry.Left(Clock)), Timeout.InfiniteTimeSpan);
 
@@ -150,12 +156,16 @@ public class Timer : IDisposable
     {
         _clock.Change(Timeout.Infinite, Timeout.Infinite);
         (int waits, _waits) = (_waits, 0);
-        if (waits > 0) ThreadPool.QueueUserWorkItem(static t => t.Timer.Tell(t.Waits, isCanceled: true), (Timer: this, Waits: waits), preferLocal: false);
+        if (waits > 0)
+            ThreadPool.QueueUserWorkItem(static t => t.Timer.Tell(t.Waits, isCanceled: true),
+                (Timer: this, Waits: waits), preferLocal: false);
     }
 
     private void Tell(int waits, bool isCanceled)
     {
-        for (int i = 0; i < waits; i++) Service.WhenStarted(() => ThreadPool.QueueUserWorkItem(static t => t.Timer.Run(t.IsCanceled), (Timer: this, IsCanceled: isCanceled), preferLocal: false));
+        for (int i = 0; i < waits; i++)
+            Service.WhenStarted(() => ThreadPool.QueueUserWorkItem(static t => t.Timer.Run(t.IsCanceled),
+                (Timer: this, IsCanceled: isCanceled), preferLocal: false));
     }
 
     private void Run(bool isCanceled)
@@ -216,6 +226,8 @@ public class Timer : IDisposable
     /// not.</summary>
     private readonly record struct Expiry(DateTime Time, long? Stamp)
     {
-        internal TimeSpan Left(TimeProvider clock) => Stamp is { } stamp ? clock.GetElapsedTime(clock.GetTimestamp(), stamp) : Time - clock.GetUtcNow().UtcDateTime;
+        internal TimeSpan Left(TimeProvider clock) => Stamp is { } stamp
+            ? clock.GetElapsedTime(clock.GetTimestamp(), stamp)
+            : Time - clock.GetUtcNow().UtcDateTime;
     }
 }

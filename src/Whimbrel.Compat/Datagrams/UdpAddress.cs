@@ -7,5 +7,6 @@ namespace Whimbrel.Compat.Datagrams;
 internal static class UdpAddress
 {
     /// <summary>Returns the wildcard address with port 0, in the family of the target.</summary>
-    internal static EndPoint AnyOf(EndPoint target) => new IPEndPoint(target.AddressFamily == AddressFamily.InterNetworkV6 ? IPAddress.IPv6Any : IPAddress.Any, 0);
+    internal static EndPoint AnyOf(EndPoint target) =>
+        new IPEndPoint(target.AddressFamily == AddressFamily.InterNetworkV6 ? IPAddress.IPv6Any : IPAddress.Any, 0);
 }

@@ -86,7 +86,8 @@ internal sealed class UdpLife(UdpLink link, IUdpOwner owner)
         }
     });
 
-    private static async ValueTask<SocketError> TryOpenAsync(Func<DatagramOptions> options, Func<DatagramOptions, ValueTask> open)
+    private static async ValueTask<SocketError> TryOpenAsync(Func<DatagramOptions> options,
+        Func<DatagramOptions, ValueTask> open)
     {
         try
         {
@@ -210,12 +211,14 @@ internal sealed class UdpLife(UdpLink link, IUdpOwner owner)
         if (!IsOpen) return;
         // A callback that waits occupies a pool thread, which the join of another client may need: a hundred clients
         // that joined in OnConnected took seconds.
-        if (waits && Loop.Current is null && !link.IsTelling) Changed(group, joins, Wait.For(TryChangeAsync(() => Now(address), joins)));
+        if (waits && Loop.Current is null && !link.IsTelling)
+            Changed(group, joins, Wait.For(TryChangeAsync(() => Now(address), joins)));
         else _ = ChangeAsync();
 
         async Task ChangeAsync()
         {
-            SocketError error = await TryChangeAsync(() => joins ? link.JoinAsync(address) : link.LeaveAsync(address), joins).ConfigureAwait(false);
+            SocketError error = await TryChangeAsync(() => joins ? link.JoinAsync(address) : link.LeaveAsync(address),
+                joins).ConfigureAwait(false);
             link.Call(() => Changed(group, joins, error));
         }
 

@@ -185,11 +185,13 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
         }
     }
 
-    internal void Join(IPAddress group) => Change(() => JoinAsync(group), "JoinMulticastGroup", SocketError.AddressAlreadyInUse);
+    internal void Join(IPAddress group) =>
+        Change(() => JoinAsync(group), "JoinMulticastGroup", SocketError.AddressAlreadyInUse);
 
     internal ValueTask JoinAsync(IPAddress group) => RequireSocket().JoinAsync(group);
 
-    internal void Leave(IPAddress group) => Change(() => LeaveAsync(group), "LeaveMulticastGroup", SocketError.AddressNotAvailable);
+    internal void Leave(IPAddress group) =>
+        Change(() => LeaveAsync(group), "LeaveMulticastGroup", SocketError.AddressNotAvailable);
 
     internal ValueTask LeaveAsync(IPAddress group) => RequireSocket().LeaveAsync(group);
 
@@ -248,8 +250,10 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
     {
         if (CompatOptions.Callbacks == Scheduling.Inline && !Wait.For(Task.WhenAny(task), MostMs))
         {
-            throw new SocketException((int)SocketError.TimedOut, $"{call} has waited {MostMs / 1000} s for a loop that runs a callback. "
-                + "Does that wait for a lock which the caller holds? Release it before the call, or leave CompatOptions.Callbacks on the pool.");
+            throw new SocketException((int)SocketError.TimedOut,
+                $"{call} has waited {MostMs / 1000} s for a loop that runs a callback. "
+                    + "Does that wait for a lock which the caller holds? Release it before the call, or leave "
+                + "CompatOptions.Callbacks on the pool.");
         }
 
         try
@@ -264,27 +268,35 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
 
     internal static void RefuseLoop()
     {
-        if (Loop.Current is not null) throw new InvalidOperationException("The old API waits here, and the thread is a loop's: call it from another thread.");
+        if (Loop.Current is not null)
+            throw new InvalidOperationException(
+                "The old API waits here, and the thread is a loop's: call it from another thread.");
     }
 
     // ------------------------------------------------------------------ send
 
     /// <summary>Queues a datagram.</summary>
-    internal bool Queue(EndPoint peer, ReadOnlySpan<byte> data) => data.IsEmpty ? _isOpen : Send(peer, data, TimeSpan.Zero);
+    internal bool Queue(EndPoint peer, ReadOnlySpan<byte> data) =>
+        data.IsEmpty ? _isOpen : Send(peer, data, TimeSpan.Zero);
 
     /// <summary>Queues a datagram, and waits for room if necessary.</summary>
-    internal long SendNow(EndPoint peer, ReadOnlySpan<byte> data, TimeSpan timeout) => Send(peer, data, timeout) ? data.Length : 0;
+    internal long SendNow(EndPoint peer, ReadOnlySpan<byte> data, TimeSpan timeout) =>
+        Send(peer, data, timeout) ? data.Length : 0;
 
     private bool Send(EndPoint peer, ReadOnlySpan<byte> data, TimeSpan timeout)
     {
         if (!_isOpen || _socket is not { } socket || data.IsEmpty) return false;
         if (data.Length > DatagramOptions.MaxDatagramBytes) return Refuse(peer, SocketError.MessageSize);
-        if (SendLimit > 0 && socket.BytesPending + data.Length > SendLimit) return Refuse(peer, SocketError.NoBufferSpaceAvailable);
+        if (SendLimit > 0 && socket.BytesPending + data.Length > SendLimit)
+            return Refuse(peer, SocketError.NoBufferSpaceAvailable);
         if (_wantsSent && !AwaitRoomToTell(timeout)) return false;
         DatagramPeer target = new(peer);
-        SendResult result = timeout == TimeSpan.Zero || Loop.Current is not null ? socket.Send(data, target) : socket.Send(data, target, timeout);
+        SendResult result = timeout == TimeSpan.Zero || Loop.Current is not null
+            ? socket.Send(data, target)
+            : socket.Send(data, target, timeout);
         if (result == SendResult.Queued && _wantsSent) Tell(new Told(Kind.Sent, peer, data.Length));
-        if (result == SendResult.Full && timeout == TimeSpan.Zero) return Refuse(peer, SocketError.NoBufferSpaceAvailable);
+        if (result == SendResult.Full && timeout == TimeSpan.Zero)
+            return Refuse(peer, SocketError.NoBufferSpaceAvailable);
         return result == SendResult.Queued;
     }
 
@@ -296,7 +308,8 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
         {
             if (_told.Count < MostTold) return true;
             if (timeout == TimeSpan.Zero || IsTelling || Loop.Current is not null) return false;
-            caughtUp = (_caughtUp ??= new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously)).Task;
+            caughtUp =
+                (_caughtUp ??= new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously)).Task;
         }
 
         return caughtUp.Wait(timeout.TotalMilliseconds > int.MaxValue ? Timeout.InfiniteTimeSpan : timeout);
@@ -428,7 +441,9 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
     /// pool would pay two changes of thread per datagram.</param>
     private void Schedule(bool prefersPool)
     {
-        if (_isOpen && _loop is { } loop && !(prefersPool && Thread.CurrentThread.IsThreadPoolThread) && loop.Post(static state => ((UdpLink)state!).RunTurn(), this)) return;
+        if (_isOpen && _loop is { } loop && !(prefersPool && Thread.CurrentThread.IsThreadPoolThread)
+            && loop.Post(static state => ((UdpLink)state!).RunTurn(), this))
+            return;
         ThreadPool.UnsafeQueueUserWorkItem(this, preferLocal: false);
     }
 

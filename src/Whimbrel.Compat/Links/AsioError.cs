@@ -34,5 +34,6 @@ internal readonly record struct AsioError(int Code, string Category, string Mess
         ? new(CertificateVerifyFailed, "asio.ssl", "certificate verify failed (SSL routines)")
         : new(3, "asio.ssl.stream", "unexpected result");
 
-    private static AsioError System(SocketError error) => new(NetworkError.CodeOf(error), "system", new SocketException((int)error).Message);
+    private static AsioError System(SocketError error) =>
+        new(NetworkError.CodeOf(error), "system", new SocketException((int)error).Message);
 }

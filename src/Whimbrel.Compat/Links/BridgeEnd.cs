@@ -29,7 +29,8 @@ internal sealed class BridgeEnd
 
     /// <summary>True if the user's session overrides a callback that only a <see cref="TellingBridge"/> gets. A
     /// client's bridge was chosen accordingly.</summary>
-    internal bool WantsTelling => _server is not null && _link is { Owner: var owner } && (owner.WantsSent || owner.WantsEmpty);
+    internal bool WantsTelling =>
+        _server is not null && _link is { Owner: var owner } && (owner.WantsSent || owner.WantsEmpty);
 
     /// <summary>Name of the user's class, for messages.</summary>
     internal string OwnerName => _link?.Owner.GetType().Name ?? $"a session of {_server?.OwnerName}";

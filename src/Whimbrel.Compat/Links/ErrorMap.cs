@@ -11,8 +11,10 @@ internal static class ErrorMap
     {
         switch (reason.Cause)
         {
-            case CloseCause.None or CloseCause.LocalClose or CloseCause.LocalAbort or CloseCause.PeerClosed or CloseCause.ServerStopped or CloseCause.EngineStopped
-                or CloseCause.Cancelled or CloseCause.HandedOver or CloseCause.UserException or CloseCause.TlsTruncated or CloseCause.TlsBroken
+            case CloseCause.None or CloseCause.LocalClose or CloseCause.LocalAbort or CloseCause.PeerClosed
+                or CloseCause.ServerStopped or CloseCause.EngineStopped
+                or CloseCause.Cancelled or CloseCause.HandedOver or CloseCause.UserException or CloseCause.TlsTruncated
+                or CloseCause.TlsBroken
                 or CloseCause.ProtocolError:
                 return SocketError.Success;
             case CloseCause.SlowConsumer or CloseCause.UnreadLimit:
@@ -27,10 +29,13 @@ internal static class ErrorMap
         return IsTold(error) ? error : SocketError.Success;
     }
 
-    internal static SocketError Of(Exception exception) => exception is NetworkException { Error: var error } ? error.SocketError : SocketError.SocketError;
+    internal static SocketError Of(Exception exception) =>
+        exception is NetworkException { Error: var error } ? error.SocketError : SocketError.SocketError;
 
-    internal static bool IsTold(SocketError error) => error is not (SocketError.Success or SocketError.ConnectionAborted or SocketError.ConnectionRefused
-        or SocketError.ConnectionReset or SocketError.OperationAborted or SocketError.Shutdown);
+    internal static bool IsTold(SocketError error) =>
+        error is not (SocketError.Success or SocketError.ConnectionAborted or SocketError.ConnectionRefused
+            or SocketError.ConnectionReset or SocketError.OperationAborted or SocketError.Shutdown);
 
-    internal static SocketException ToException(NetworkException exception) => new((int)exception.Error.SocketError, exception.Error.Message);
+    internal static SocketException ToException(NetworkException exception) =>
+        new((int)exception.Error.SocketError, exception.Error.Message);
 }

@@ -47,7 +47,9 @@ internal sealed class Inbox
 
     internal int Receive(Session session, Span<byte> target, TimeSpan timeout)
     {
-        long deadline = timeout == Timeout.InfiniteTimeSpan ? long.MaxValue : Environment.TickCount64 + (long)timeout.TotalMilliseconds;
+        long deadline = timeout == Timeout.InfiniteTimeSpan
+            ? long.MaxValue
+            : Environment.TickCount64 + (long)timeout.TotalMilliseconds;
         lock (_gate)
         {
             // A caller of Receive gets the next data, also while data is delivered by callbacks.

@@ -120,7 +120,8 @@ internal sealed class Link
             if (native is not null && bridge!.Client is { Options.CreateSocket: not null }) return native;
             lock (_gate)
             {
-                if (native is not null && _socket?.IsOf(native) != true) _socket = LinkedSocket.Over(native, this, bridge!);
+                if (native is not null && _socket?.IsOf(native) != true)
+                    _socket = LinkedSocket.Over(native, this, bridge!);
                 Session? ended = bridge ?? _last;
                 if (native is null && _socket is null && (ended is not null || _connects > 0))
                     _socket = LinkedSocket.Ended(ended);
@@ -217,7 +218,9 @@ internal sealed class Link
         if (data.Overlaps(_buffer, out int at) && at == 0) return _buffer;
         // Not larger than the largest receive so far: the array lives as long as the session, and most sessions are
         // idle with small messages.
-        if (_buffer.Length < data.Length) _buffer = new byte[Math.Min((int)BitOperations.RoundUpToPowerOf2((uint)Math.Max(data.Length, LeastArray)), _chunk)];
+        if (_buffer.Length < data.Length)
+            _buffer = new byte[Math.Min((int)BitOperations.RoundUpToPowerOf2((uint)Math.Max(data.Length, LeastArray)),
+                _chunk)];
         data.CopyTo(_buffer);
         return _buffer;
     }
@@ -312,7 +315,8 @@ internal sealed class Link
         long now = Environment.TickCount64;
         if (Interlocked.Read(ref last) is var notedAt && notedAt != 0 && now - notedAt < NoticePaceMs) return;
         if (Interlocked.CompareExchange(ref last, now, notedAt) != notedAt) return;
-        string text = $"{_owner.GetType().Name} cannot connect to {bridge.RemoteEndPoint}: {why}. OnError gets NotConnected. "
+        string text = $"{_owner.GetType().Name} cannot connect to {bridge.RemoteEndPoint}: {why}. OnError gets "
+            + $"NotConnected. "
             + "The certificateValidationCallback of SslContext decides which certificates are taken.";
         client.Report(new DiagnosticEvent(DiagnosticEventKind.TlsHandshake, text, "tls-handshake.md"));
     }
@@ -414,7 +418,8 @@ internal sealed class Link
     }
 
     /// <summary>True if a send of this connection would be stopped neither by a limit nor by the budget.</summary>
-    internal bool IsFreeToSend(Session bridge) => CanSend && ReferenceEquals(_bridge, bridge) && _server is { IsLimited: false, IsOverBudget: false };
+    internal bool IsFreeToSend(Session bridge) =>
+        CanSend && ReferenceEquals(_bridge, bridge) && _server is { IsLimited: false, IsOverBudget: false };
 
     // Several threads may add at once. A lost addition delays the check by as much.
     private bool IsOverBudget(Session bridge, int length)
@@ -440,14 +445,16 @@ internal sealed class Link
     }
 
     /// <summary>Sends, and waits until little is queued or the connection has ended. Not for loops.</summary>
-    private static bool SendWaiting(Session bridge, ReadOnlySpan<byte> head, ReadOnlySpan<byte> body, CancellationToken cancellation)
+    private static bool SendWaiting(Session bridge, ReadOnlySpan<byte> head, ReadOnlySpan<byte> body,
+        CancellationToken cancellation)
     {
         byte[] copy = ArrayPool<byte>.Shared.Rent(head.Length + body.Length);
         head.CopyTo(copy);
         body.CopyTo(copy.AsSpan(head.Length));
         try
         {
-            bool isTaken = Wait.For(bridge.SendAsync(copy.AsMemory(0, head.Length + body.Length), cancellation)) == SendResult.Queued;
+            bool isTaken = Wait.For(bridge.SendAsync(copy.AsMemory(0, head.Length + body.Length), cancellation))
+                == SendResult.Queued;
             ArrayPool<byte>.Shared.Return(copy);
             return isTaken;
         }
@@ -522,7 +529,8 @@ internal sealed class Link
     internal long Send(ReadOnlySpan<byte> data, TimeSpan timeout)
     {
         if (!CanSend || _bridge is not { } bridge || data.IsEmpty) return 0;
-        if (Loop.Current is not null || data.Length <= DefaultBuffer * 8 && bridge.BytesPending + data.Length <= SoonBytes)
+        if (Loop.Current is not null
+            || data.Length <= DefaultBuffer * 8 && bridge.BytesPending + data.Length <= SoonBytes)
         {
             if (!SendAsync(data)) return 0;
             bridge.Flush();
@@ -571,7 +579,8 @@ internal sealed class Link
         Span<byte> target = buffer.AsSpan(checked((int)offset), checked((int)size));
         if (!(_isTls ? _isHandshaked : _isConnected) || _bridge is not { } bridge || target.IsEmpty) return 0;
         if (Loop.Current is not null || IsTelling)
-            throw new InvalidOperationException("Receive waits for data that arrives after the running callback returns. Take them from OnReceived, or call Receive on a thread of your own.");
+            throw new InvalidOperationException("Receive waits for data that arrives after the running callback "
+                + "returns. Take them from OnReceived, or call Receive on a thread of your own.");
         int count = _inbox.Receive(bridge, target, timeout);
         if (count > 0) _owner.TellReceived(buffer[(int)offset..((int)offset + count)], count);
         return count;
@@ -734,7 +743,9 @@ internal sealed class Link
 
     internal bool Connect(Func<Func<Session>, Client> make)
     {
-        if (Loop.Current is not null) throw new InvalidOperationException("Connect waits, and a loop must not: call ConnectAsync, or leave CompatOptions.Callbacks on the pool.");
+        if (Loop.Current is not null)
+            throw new InvalidOperationException(
+                "Connect waits, and a loop must not: call ConnectAsync, or leave CompatOptions.Callbacks on the pool.");
         if (Connect(make, isSync: true) is not { } ready) return false;
         // A callback of the previous connection may be waiting for a lock that the caller holds.
         int mostMs = (int)CompatOptions.DrainTimeout.TotalMilliseconds;
@@ -769,7 +780,8 @@ internal sealed class Link
 
         return ready?.Task ?? Task.FromResult(true);
 
-        bool HasToEnd() => (_bridge is not null && !(isSync && IsTelling)) || (Volatile.Read(ref _ends) > 0 && !isSync && !IsTelling);
+        bool HasToEnd() =>
+            (_bridge is not null && !(isSync && IsTelling)) || (Volatile.Read(ref _ends) > 0 && !isSync && !IsTelling);
     }
 
     private void Start(Func<Func<Session>, Client> make, TaskCompletionSource<bool>? ready)
@@ -806,7 +818,8 @@ internal sealed class Link
         try
         {
             bool tells = _owner.WantsSent || _owner.WantsEmpty;
-            Client client = make(() => tells ? new TellingBridge(new BridgeEnd(this)) : new Bridge(new BridgeEnd(this)));
+            Client client =
+                make(() => tells ? new TellingBridge(new BridgeEnd(this)) : new Bridge(new BridgeEnd(this)));
             Interlocked.Exchange(ref _client, client);
             if (Volatile.Read(ref _givenUp) != dial)
             {
@@ -826,7 +839,8 @@ internal sealed class Link
         {
             error = e.SocketErrorCode;
         }
-        catch (Exception e) when (e is ArgumentException or InvalidOperationException or IOException or OperationCanceledException)
+        catch (Exception e)
+            when (e is ArgumentException or InvalidOperationException or IOException or OperationCanceledException)
         {
             error = SocketError.SocketError;
         }

@@ -37,7 +37,9 @@ internal sealed class LinkedSocket : Socket
     /// </summary>
     internal static LinkedSocket Ended(Session? session)
     {
-        if (session is { RemoteEndPoint: IPEndPoint peer, LocalEndPoint: IPEndPoint own } && WithEndPoints(own, peer) is { } socket) return socket;
+        if (session is { RemoteEndPoint: IPEndPoint peer, LocalEndPoint: IPEndPoint own }
+            && WithEndPoints(own, peer) is { } socket)
+            return socket;
         LinkedSocket closed = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
         closed.Dispose();
         return closed;

@@ -188,7 +188,8 @@ internal sealed class MulticastBatch
         foreach (Session session in list.Sessions.AsSpan(0, _count))
         {
             Loop loop = session.Loop;
-            if (of.Count > 0 && ReferenceEquals(of[^1].Loop, loop) || of.Exists(p => ReferenceEquals(p.Loop, loop))) continue;
+            if (of.Count > 0 && ReferenceEquals(of[^1].Loop, loop) || of.Exists(p => ReferenceEquals(p.Loop, loop)))
+                continue;
             Pull? pull = _pulls.Find(p => ReferenceEquals(p.Loop, loop));
             if (pull is null) _pulls.Add(pull = new Pull(this, loop));
             of.Add(pull);

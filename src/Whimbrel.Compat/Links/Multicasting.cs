@@ -28,7 +28,8 @@ internal sealed class Multicasting(MulticastBatch batch)
     private bool _looks;
 
     /// <summary>Returns the Multicast of this server that runs on this thread, or null.</summary>
-    internal static Multicasting? Of(ServerLink server) => t_current is { } current && current.IsOf(server) ? current : null;
+    internal static Multicasting? Of(ServerLink server) =>
+        t_current is { } current && current.IsOf(server) ? current : null;
 
     private bool IsOf(ServerLink server) => ReferenceEquals(server.Multicasts, batch);
 
@@ -43,7 +44,8 @@ internal sealed class Multicasting(MulticastBatch batch)
     /// <param name="data">Bytes to send.</param>
     /// <param name="sessions">All sessions of the server.</param>
     /// <param name="version">Number that changes with the list.</param>
-    internal static void Run<TKey, TSession, TSend>(MulticastBatch batch, ReadOnlySpan<byte> data, ConcurrentDictionary<TKey, TSession> sessions, int version)
+    internal static void Run<TKey, TSession, TSend>(MulticastBatch batch, ReadOnlySpan<byte> data,
+        ConcurrentDictionary<TKey, TSession> sessions, int version)
         where TKey : notnull
         where TSession : class
         where TSend : IEachSend<TSession>
@@ -111,7 +113,8 @@ internal sealed class Multicasting(MulticastBatch batch)
     {
         int at = _count;
         // Usually the same sessions as for the previous message; checking costs less than a whole send.
-        if (!_looks && at < _listed && ReferenceEquals(_links[at], link) && link.IsFreeToSend(_sessions[at])) _count = at + 1;
+        if (!_looks && at < _listed && ReferenceEquals(_links[at], link) && link.IsFreeToSend(_sessions[at]))
+            _count = at + 1;
         else link.SendAsync(data, _looks ? _unlooked : data.Length);
     }
 

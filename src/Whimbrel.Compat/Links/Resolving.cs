@@ -53,7 +53,9 @@ internal sealed class Resolving
     internal static EndPoint EndPointOf(string address, int port, bool hasResolver)
     {
         if (IPAddress.TryParse(address, out IPAddress? digits)) return new IPEndPoint(digits, port);
-        return hasResolver ? new DnsEndPoint(address, port) : throw new SocketException((int)SocketError.InvalidArgument);
+        return hasResolver
+            ? new DnsEndPoint(address, port)
+            : throw new SocketException((int)SocketError.InvalidArgument);
     }
 
     /// <summary>Looks up a name, and blocks. Throws <see cref="SocketException"/> if there is no address, or if it is
@@ -76,19 +78,20 @@ internal sealed class Resolving
     }
 
     /// <summary>Returns the port of a service: a number, or one of these common names.</summary>
-    internal static int PortOf(string scheme) => int.TryParse(scheme, out int port) && port is > 0 and < 65536 ? port : scheme.ToLowerInvariant() switch
-    {
-        "echo" => 7,
-        "ftp" => 21,
-        "ssh" => 22,
-        "telnet" => 23,
-        "smtp" => 25,
-        "domain" => 53,
-        "http" => 80,
-        "ntp" => 123,
-        "imap" => 143,
-        "https" => 443,
-        "imaps" => 993,
-        _ => throw new SocketException((int)SocketError.TypeNotFound),
-    };
+    internal static int PortOf(string scheme) =>
+        int.TryParse(scheme, out int port) && port is > 0 and < 65536 ? port : scheme.ToLowerInvariant() switch
+        {
+            "echo" => 7,
+            "ftp" => 21,
+            "ssh" => 22,
+            "telnet" => 23,
+            "smtp" => 25,
+            "domain" => 53,
+            "http" => 80,
+            "ntp" => 123,
+            "imap" => 143,
+            "https" => 443,
+            "imaps" => 993,
+            _ => throw new SocketException((int)SocketError.TypeNotFound),
+        };
 }

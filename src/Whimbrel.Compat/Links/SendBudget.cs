@@ -19,7 +19,8 @@ internal static class SendBudget
     private static long s_used;
     private static long s_refreshedAt;
 
-    internal static long Default { get; } = Math.Clamp(GC.GetGCMemoryInfo().TotalAvailableMemoryBytes / 8, DefaultLeast, DefaultMost);
+    internal static long Default { get; } = Math.Clamp(GC.GetGCMemoryInfo().TotalAvailableMemoryBytes / 8, DefaultLeast,
+        DefaultMost);
 
     internal static long Used => Volatile.Read(ref s_used);
 

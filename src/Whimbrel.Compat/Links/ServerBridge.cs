@@ -1,7 +1,8 @@
 namespace Whimbrel.Compat.Links;
 
 /// <summary>Native server of a link, for one start.</summary>
-internal sealed class ServerBridge(ServerOptions options, ServerLink link) : Server(options, () => new Bridge(new BridgeEnd(link)))
+internal sealed class ServerBridge(ServerOptions options, ServerLink link)
+    : Server(options, () => new Bridge(new BridgeEnd(link)))
 {
     // Called on a loop. User code runs where other callbacks run, because it may block.
     protected override void OnError(Exception exception)

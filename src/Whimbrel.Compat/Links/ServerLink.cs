@@ -104,7 +104,8 @@ internal sealed class ServerLink(ILinkedServer owner)
     /// </returns>
     private Task? Listen(Server server)
     {
-        if (server.Options.Scheduling == Scheduling.Inline && Loop.Current is null && !_closing.IsCompleted) return ListenAsync(server);
+        if (server.Options.Scheduling == Scheduling.Inline && Loop.Current is null && !_closing.IsCompleted)
+            return ListenAsync(server);
         server.Start(Timeout.InfiniteTimeSpan);
         return null;
     }

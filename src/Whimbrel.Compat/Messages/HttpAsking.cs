@@ -53,7 +53,8 @@ internal sealed class HttpAsking(IHttpAsking client) : HttpIntake
         // Created once, because a client has one address for all its requests.
         string host = _host ??= HostText.Of(address, port, usual);
         request.Message.AddFirst("Host", host);
-        _asked.Enqueue((request.Message.FirstBytes.SequenceEqual("HEAD"u8) ? Asked.Head : Asked.Usual) | (request.Message.Lists("Connection"u8, "close"u8) ? Asked.Last : Asked.Usual));
+        _asked.Enqueue((request.Message.FirstBytes.SequenceEqual("HEAD"u8) ? Asked.Head : Asked.Usual)
+            | (request.Message.Lists("Connection"u8, "close"u8) ? Asked.Last : Asked.Usual));
         return true;
     }
 

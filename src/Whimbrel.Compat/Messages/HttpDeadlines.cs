@@ -35,7 +35,8 @@ internal static class HttpDeadlines
         foreach ((HttpServing serving, long due) in s_begun)
         {
             // An end may wait for the peer, and other requests may be due as well.
-            if (due <= now && s_begun.TryRemove(serving, out _)) ThreadPool.UnsafeQueueUserWorkItem(static s => s.TimedOut(), serving, preferLocal: false);
+            if (due <= now && s_begun.TryRemove(serving, out _))
+                ThreadPool.UnsafeQueueUserWorkItem(static s => s.TimedOut(), serving, preferLocal: false);
         }
 
         lock (s_gate)

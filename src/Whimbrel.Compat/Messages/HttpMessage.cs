@@ -17,7 +17,8 @@ internal sealed class HttpMessage
     private const int MostKeptBytes = 256 * 1024;
     private const int LongestKeptWord = 128;
 
-    private static readonly SearchValues<char> s_token = SearchValues.Create("!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz");
+    private static readonly SearchValues<char> s_token =
+        SearchValues.Create("!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz");
 
     private readonly List<Field> _fields = [];
     private Part _first;
@@ -136,7 +137,9 @@ internal sealed class HttpMessage
     internal void Add(string name, string value)
     {
         ArgumentNullException.ThrowIfNull(name);
-        if (name.Length == 0 || name.AsSpan().ContainsAnyExcept(s_token)) throw new ArgumentException("The name of a field is a token: letters, digits and a few signs, at least one of them.", nameof(name));
+        if (name.Length == 0 || name.AsSpan().ContainsAnyExcept(s_token))
+            throw new ArgumentException(
+                "The name of a field is a token: letters, digits and a few signs, at least one of them.", nameof(name));
         CheckText(value, nameof(value));
         if (IsFraming(name))
         {
@@ -144,10 +147,12 @@ internal sealed class HttpMessage
             _hasOwnFraming = true;
         }
 
-        Insert(name, value, _hasLength ? _fields.Count - 1 : _fields.Count, _hasLength ? _fields[^1].Name.Start : _fieldsEnd);
+        Insert(name, value, _hasLength ? _fields.Count - 1 : _fields.Count,
+            _hasLength ? _fields[^1].Name.Start : _fieldsEnd);
     }
 
-    private static bool IsFraming(string name) => name.Equals("Content-Length", StringComparison.OrdinalIgnoreCase) || name.Equals("Transfer-Encoding", StringComparison.OrdinalIgnoreCase);
+    private static bool IsFraming(string name) => name.Equals("Content-Length", StringComparison.OrdinalIgnoreCase)
+        || name.Equals("Transfer-Encoding", StringComparison.OrdinalIgnoreCase);
 
     // A second length, or a coding beside a length, would be parsed differently by different parsers.
     private void RemoveOwnFraming()
@@ -202,7 +207,8 @@ internal sealed class HttpMessage
     {
         ArgumentOutOfRangeException.ThrowIfNegative(length);
         if (_lineEnd == 0) throw new InvalidOperationException("A message begins with its start line.");
-        if (!isFramed && length > 0) throw new ArgumentException("A response with this status has no body.", nameof(length));
+        if (!isFramed && length > 0)
+            throw new ArgumentException("A response with this status has no body.", nameof(length));
         if (_hasOwnFraming) RemoveOwnFraming();
         if (_hasLength)
         {
@@ -291,7 +297,8 @@ internal sealed class HttpMessage
     /// <summary>Called when the body is complete.</summary>
     internal void EndTaken()
     {
-        if (_isOpen) Insert("Content-Length", BodyLength.ToString(CultureInfo.InvariantCulture), _fields.Count, _fieldsEnd);
+        if (_isOpen)
+            Insert("Content-Length", BodyLength.ToString(CultureInfo.InvariantCulture), _fields.Count, _fieldsEnd);
         _isOpen = false;
     }
 
@@ -365,7 +372,9 @@ internal sealed class HttpMessage
         for (int index = 0; index < _fields.Count; index++)
         {
             Field field = _fields[index];
-            if (field.Name.Start >= from) _fields[index] = new Field(field.Name with { Start = field.Name.Start + by }, field.Value with { Start = field.Value.Start + by });
+            if (field.Name.Start >= from)
+                _fields[index] = new Field(field.Name with { Start = field.Name.Start + by },
+                    field.Value with { Start = field.Value.Start + by });
         }
     }
 
@@ -389,12 +398,16 @@ internal sealed class HttpMessage
     private static void CheckWord(string word, string name)
     {
         ArgumentException.ThrowIfNullOrEmpty(word, name);
-        if (word.AsSpan().ContainsAnyExceptInRange('!', '~')) throw new ArgumentException("A method and a version are words of visible ASCII: a space would end the word, and a reader would take what follows for the URL.", name);
+        if (word.AsSpan().ContainsAnyExceptInRange('!', '~'))
+            throw new ArgumentException("A method and a version are words of visible ASCII: a space would end the "
+                + "word, and a reader would take what follows for the URL.", name);
     }
 
     private static void CheckText(string text, string name)
     {
         ArgumentNullException.ThrowIfNull(text, name);
-        if (text.AsSpan().ContainsAny('\r', '\n', '\0')) throw new ArgumentException("The text contains CR, LF or NUL, which would end its line: a reader would take what follows for a field of its own. Remove or encode these characters.", name);
+        if (text.AsSpan().ContainsAny('\r', '\n', '\0'))
+            throw new ArgumentException("The text contains CR, LF or NUL, which would end its line: a reader would "
+                + "take what follows for a field of its own. Remove or encode these characters.", name);
     }
 }

@@ -78,7 +78,9 @@ internal sealed class HttpServing(IHttpServed session, HttpOptions limits) : Htt
     private HttpMessageReader TakeReader()
     {
         bool requireHost = CompatOptions.RequireHost;
-        if (!ReferenceEquals(limits, HttpLimits.OfServers) || t_spare is not { } spare || spare.RequireHost != requireHost) return new HttpMessageReader(limits) { RequireHost = requireHost };
+        if (!ReferenceEquals(limits, HttpLimits.OfServers) || t_spare is not { } spare
+            || spare.RequireHost != requireHost)
+            return new HttpMessageReader(limits) { RequireHost = requireHost };
         t_spare = null;
         return spare;
     }
@@ -89,7 +91,8 @@ internal sealed class HttpServing(IHttpServed session, HttpOptions limits) : Htt
         if (awaited == _awaited) return;
         _awaited = awaited;
         if (awaited == Awaited.Nothing) HttpDeadlines.Clear(this);
-        else HttpDeadlines.Set(this, Environment.TickCount64 + (long)(awaited == Awaited.Head ? limits.HeadTimeout : limits.BodyTimeout).TotalMilliseconds);
+        else HttpDeadlines.Set(this, Environment.TickCount64
+            + (long)(awaited == Awaited.Head ? limits.HeadTimeout : limits.BodyTimeout).TotalMilliseconds);
     }
 
     /// <summary>Called on a pool thread when a header or body was not complete in time.</summary>
@@ -102,7 +105,8 @@ internal sealed class HttpServing(IHttpServed session, HttpOptions limits) : Htt
     }
 
     private static ReadOnlySpan<byte> Refusal(int status, string text) =>
-        new HttpResponse().SetBegin(status).SetHeader("Connection", "close").SetHeader("Content-Type", "text/plain; charset=UTF-8").SetBody(text).Cache.AsSpan();
+        new HttpResponse().SetBegin(status).SetHeader("Connection", "close")
+            .SetHeader("Content-Type", "text/plain; charset=UTF-8").SetBody(text).Cache.AsSpan();
 
     /// <summary>Called when the connection has ended. An incomplete request is reported.</summary>
     internal void Ended()
@@ -164,7 +168,8 @@ internal sealed class HttpServing(IHttpServed session, HttpOptions limits) : Htt
         if (IsUpgraded || _isRefused) session.TellRequest(Request);
         _isTelling = false;
         EndIfAnswered();
-        if (waits && !IsOver && !IsUpgraded && Volatile.Read(ref _open) > 0) session.Give("HTTP/1.1 100 Continue\r\n\r\n"u8);
+        if (waits && !IsOver && !IsUpgraded && Volatile.Read(ref _open) > 0)
+            session.Give("HTTP/1.1 100 Continue\r\n\r\n"u8);
     }
 
     private void TakeWhole()
@@ -174,7 +179,8 @@ internal sealed class HttpServing(IHttpServed session, HttpOptions limits) : Htt
         // The end that an answer causes waits until the callback that gave the answer has returned.
         _isTelling = true;
         // The URL becomes text only on request, and for a cache that is not empty.
-        if (!session.Files.Empty && Request.Message.FirstBytes.SequenceEqual("GET"u8) && TryFind(Request.Url, out byte[]? content))
+        if (!session.Files.Empty && Request.Message.FirstBytes.SequenceEqual("GET"u8)
+            && TryFind(Request.Url, out byte[]? content))
         {
             session.TellCached(Request, content);
             Interlocked.Decrement(ref _open);
@@ -193,7 +199,8 @@ internal sealed class HttpServing(IHttpServed session, HttpOptions limits) : Htt
         int query = url.IndexOf('?', StringComparison.Ordinal);
         string path = query < 0 ? url : url[..query];
         (bool found, content) = session.Files.Find(path);
-        if (!found && path.Contains('%', StringComparison.Ordinal)) (found, content) = session.Files.Find(Uri.UnescapeDataString(path));
+        if (!found && path.Contains('%', StringComparison.Ordinal))
+            (found, content) = session.Files.Find(Uri.UnescapeDataString(path));
         return found && content is not null;
     }
 

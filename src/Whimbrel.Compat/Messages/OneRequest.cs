@@ -34,7 +34,9 @@ internal sealed class OneRequest(IOneRequest client) : IDisposable
         bool isReady;
         lock (_gate)
         {
-            if (_waiting is not null) return Task.FromException<HttpResponse>(new InvalidOperationException("A request is in progress: this client makes one at a time."));
+            if (_waiting is not null)
+                return Task.FromException<HttpResponse>(
+                    new InvalidOperationException("A request is in progress: this client makes one at a time."));
             client.Http.Request = compose();
             _waiting = waiting;
             _response = null;
@@ -104,7 +106,8 @@ internal sealed class OneRequest(IOneRequest client) : IDisposable
         }
 
         if (waiting is not null) Connect(waiting);
-        else Take(null)?.TrySetException(_failure ?? new InvalidOperationException($"No response from {client.Failure}."));
+        else Take(null)
+            ?.TrySetException(_failure ?? new InvalidOperationException($"No response from {client.Failure}."));
     }
 
     public void Dispose() => Fail("The client was disposed.", null);
@@ -174,7 +177,8 @@ internal sealed class OneRequest(IOneRequest client) : IDisposable
         Take(waiting)?.TrySetException(new TimeoutException("Timeout!"));
     }
 
-    private void Fail(string error, TaskCompletionSource<HttpResponse>? only) => Take(only)?.TrySetException(new InvalidOperationException(error));
+    private void Fail(string error, TaskCompletionSource<HttpResponse>? only) =>
+        Take(only)?.TrySetException(new InvalidOperationException(error));
 
     private TaskCompletionSource<HttpResponse>? Take(TaskCompletionSource<HttpResponse>? only)
     {

@@ -31,11 +31,14 @@ internal static class StatusPhrases
         return phrase = s_own.TryGetValue(status, out string? own) ? own : known.ReasonPhrase ?? "Unknown";
     }
 
-    internal static string Digits(int status) => s_digits[IndexOf(status)] ??= status.ToString(System.Globalization.CultureInfo.InvariantCulture);
+    internal static string Digits(int status) =>
+        s_digits[IndexOf(status)] ??= status.ToString(System.Globalization.CultureInfo.InvariantCulture);
 
     private static int IndexOf(int status)
     {
-        if (status is < First or > Last) throw new ArgumentOutOfRangeException(nameof(status), status, $"A status is a number of three digits, {First} to {Last}: no reader takes another one.");
+        if (status is < First or > Last)
+            throw new ArgumentOutOfRangeException(nameof(status), status,
+                $"A status is a number of three digits, {First} to {Last}: no reader takes another one.");
         return status - First;
     }
 }

@@ -22,7 +22,9 @@ internal static class WsSending
         lock (socket.SendGate)
         {
             if (!socket.IsOpen || socket.IsClosing) return false;
-            if (payload.Length >= LeastInPieces && !socket.IsClient && QueueInPieces(owner, part, payload) is { } isTaken) return isTaken;
+            if (payload.Length >= LeastInPieces && !socket.IsClient
+                && QueueInPieces(owner, part, payload) is { } isTaken)
+                return isTaken;
             socket.Compose(part, payload);
             return owner.Queue(socket.Frame);
         }
@@ -89,18 +91,22 @@ internal static class WsSending
     internal static Span<byte> WriteClose(Span<byte> target, int status, ReadOnlySpan<byte> reason)
     {
         if (status == 0 && reason.IsEmpty) return default;
-        BinaryPrimitives.WriteUInt16BigEndian(target, (ushort)(IsAllowed(status) ? status : (int)WebSocketStatus.Normal));
+        BinaryPrimitives.WriteUInt16BigEndian(target,
+            (ushort)(IsAllowed(status) ? status : (int)WebSocketStatus.Normal));
         reason = reason[..WholeCharacters(reason)];
         reason.CopyTo(target[2..]);
         return target[..(2 + reason.Length)];
     }
 
-    private static bool IsAllowed(int status) => status is >= 1000 and <= 1003 or >= 1007 and <= 1014 or >= 3000 and <= 4999;
+    private static bool IsAllowed(int status) =>
+        status is >= 1000 and <= 1003 or >= 1007 and <= 1014 or >= 3000 and <= 4999;
 
     private static int WholeCharacters(ReadOnlySpan<byte> text)
     {
         int whole = 0;
-        while (whole < text.Length && Rune.DecodeFromUtf8(text[whole..], out _, out int length) == OperationStatus.Done && whole + length <= MostReasonBytes) whole += length;
+        while (whole < text.Length && Rune.DecodeFromUtf8(text[whole..], out _, out int length) == OperationStatus.Done
+            && whole + length <= MostReasonBytes)
+            whole += length;
         return whole;
     }
 }

@@ -84,7 +84,8 @@ public class Buffer
     public void Reserve(long capacity)
     {
         int wanted = Count(capacity, nameof(capacity));
-        if (wanted > _data.Length) Array.Resize(ref _data, (int)Math.Min(Math.Max(wanted, 2L * _data.Length), Array.MaxLength));
+        if (wanted > _data.Length)
+            Array.Resize(ref _data, (int)Math.Min(Math.Max(wanted, 2L * _data.Length), Array.MaxLength));
     }
 
     /// <summary>Sets the size. New bytes are undefined.</summary>
@@ -133,7 +134,8 @@ public class Buffer
     public long Append(byte[] buffer, long offset, long size)
     {
         ArgumentNullException.ThrowIfNull(buffer);
-        if ((ulong)offset > (ulong)buffer.Length || (ulong)size > (ulong)(buffer.Length - offset)) throw new ArgumentException("The part is not all in the array.", nameof(size));
+        if ((ulong)offset > (ulong)buffer.Length || (ulong)size > (ulong)(buffer.Length - offset))
+            throw new ArgumentException("The part is not all in the array.", nameof(size));
         return Append(buffer.AsSpan((int)offset, (int)size));
     }
 
@@ -179,18 +181,22 @@ public class Buffer
 
     private static int Count(long bytes, string name)
     {
-        if (bytes < 0 || bytes > Array.MaxLength) throw new ArgumentException($"A buffer has 0 up to {Array.MaxLength} bytes.", name);
+        if (bytes < 0 || bytes > Array.MaxLength)
+            throw new ArgumentException($"A buffer has 0 up to {Array.MaxLength} bytes.", name);
         return (int)bytes;
     }
 
     private void CheckPart(long offset, long size)
     {
-        if ((ulong)offset > (ulong)_size || (ulong)size > (ulong)(_size - offset)) throw new ArgumentException("The part is not all in the buffer.", nameof(size));
+        if ((ulong)offset > (ulong)_size || (ulong)size > (ulong)(_size - offset))
+            throw new ArgumentException("The part is not all in the buffer.", nameof(size));
     }
 
     private void MoveTo(long offset)
     {
-        if ((ulong)offset > (ulong)_size) throw new ArgumentException("The offset lies between the beginning and the end of what is there.", nameof(offset));
+        if ((ulong)offset > (ulong)_size)
+            throw new ArgumentException("The offset lies between the beginning and the end of what is there.",
+                nameof(offset));
         _offset = (int)offset;
     }
 }

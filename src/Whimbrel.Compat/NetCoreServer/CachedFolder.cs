@@ -6,11 +6,13 @@ namespace NetCoreServer;
 /// A folder whose files are in a <see cref="FileCache"/>, each under its key. It loads them, and reloads them after
 /// file system events. The user's handler runs under the folder's lock, and may use the cache.
 /// </summary>
-internal sealed class CachedFolder(FileCache cache, string root, string prefix, string filter, TimeSpan timeout, FileCache.InsertHandler handler) : IDisposable
+internal sealed class CachedFolder(FileCache cache, string root, string prefix, string filter, TimeSpan timeout,
+    FileCache.InsertHandler handler) : IDisposable
 {
     private const int EventBytes = 64 * 1024;
 
-    private static readonly EnumerationOptions s_everything = new() { RecurseSubdirectories = true, IgnoreInaccessible = true, AttributesToSkip = 0 };
+    private static readonly EnumerationOptions s_everything =
+        new() { RecurseSubdirectories = true, IgnoreInaccessible = true, AttributesToSkip = 0 };
 
     [ThreadStatic]
     private static CachedFolder? t_loading;
@@ -24,7 +26,8 @@ internal sealed class CachedFolder(FileCache cache, string root, string prefix, 
     private bool _isOver;
 
     /// <summary>Returns the folder that is loading a file into this cache on this thread, or null.</summary>
-    internal static CachedFolder? LoadingInto(FileCache target) => t_loading is { } folder && folder.Cache == target ? folder : null;
+    internal static CachedFolder? LoadingInto(FileCache target) =>
+        t_loading is { } folder && folder.Cache == target ? folder : null;
 
     private FileCache Cache => cache;
 
@@ -39,7 +42,13 @@ internal sealed class CachedFolder(FileCache cache, string root, string prefix, 
         {
             if (!Directory.Exists(Root)) return false;
             _realRoot = Normal(RealPath(Root));
-            _watcher = new FileSystemWatcher(Root) { IncludeSubdirectories = true, InternalBufferSize = EventBytes, NotifyFilter = NotifyFilters.FileName | NotifyFilters.DirectoryName | NotifyFilters.LastWrite | NotifyFilters.Size };
+            _watcher = new FileSystemWatcher(Root)
+            {
+                IncludeSubdirectories = true,
+                InternalBufferSize = EventBytes,
+                NotifyFilter = NotifyFilters.FileName | NotifyFilters.DirectoryName | NotifyFilters.LastWrite
+                    | NotifyFilters.Size
+            };
             _watcher.Created += (_, e) => Happened(e.FullPath);
             _watcher.Changed += (_, e) => Happened(e.FullPath);
             _watcher.Deleted += (_, e) => Happened(e.FullPath);
@@ -75,12 +84,14 @@ internal sealed class CachedFolder(FileCache cache, string root, string prefix, 
     internal bool Load(string key)
     {
         string folder = KeyPrefix;
-        return key.StartsWith(folder, StringComparison.Ordinal) && LoadFile(Path.Combine(Root, key[folder.Length..].Replace('/', Path.DirectorySeparatorChar)));
+        return key.StartsWith(folder, StringComparison.Ordinal)
+            && LoadFile(Path.Combine(Root, key[folder.Length..].Replace('/', Path.DirectorySeparatorChar)));
     }
 
     private string KeyPrefix => prefix.EndsWith('/') ? prefix : prefix + "/";
 
-    private string KeyOf(string path) => KeyPrefix + Path.GetRelativePath(Root, path).Replace(Path.DirectorySeparatorChar, '/');
+    private string KeyOf(string path) =>
+        KeyPrefix + Path.GetRelativePath(Root, path).Replace(Path.DirectorySeparatorChar, '/');
 
     private void Happened(string path)
     {
@@ -153,10 +164,13 @@ internal sealed class CachedFolder(FileCache cache, string root, string prefix, 
 
     private bool IsWanted(string path)
     {
-        if (filter is not "*.*" && !FileSystemName.MatchesSimpleExpression(filter, Path.GetFileName(path.AsSpan()), ignoreCase: false)) return false;
+        if (filter is not "*.*"
+            && !FileSystemName.MatchesSimpleExpression(filter, Path.GetFileName(path.AsSpan()), ignoreCase: false))
+            return false;
         if (!File.Exists(path)) return false;
         string real = RealPath(path);
-        return real.StartsWith(_realRoot + Path.DirectorySeparatorChar, StringComparison.Ordinal) || _realRoot == Path.GetPathRoot(real);
+        return real.StartsWith(_realRoot + Path.DirectorySeparatorChar, StringComparison.Ordinal)
+            || _realRoot == Path.GetPathRoot(real);
     }
 
     private static byte[]? ReadAll(string path)
@@ -177,7 +191,8 @@ internal sealed class CachedFolder(FileCache cache, string root, string prefix, 
     private static string RealPath(string path)
     {
         string root = Path.GetPathRoot(path)!, real = root;
-        foreach (string part in path[root.Length..].Split(Path.DirectorySeparatorChar, StringSplitOptions.RemoveEmptyEntries))
+        foreach (string part in path[root.Length..].Split(Path.DirectorySeparatorChar,
+            StringSplitOptions.RemoveEmptyEntries))
         {
             real = Path.Combine(real, part);
             if (File.ResolveLinkTarget(real, returnFinalTarget: true) is { } target) real = RealPath(target.FullName);

@@ -60,7 +60,8 @@ public class FileCache : IDisposable
             long before = _entries.TryGetValue(key, out Entry old) ? old.Value.Length : 0;
             if (_isDisposed || _bytes - before + value.Length > MostBytes) return false;
             _bytes += value.Length - before;
-            _entries[key] = new Entry(value, timeout <= TimeSpan.Zero ? long.MaxValue : Environment.TickCount64 + (long)Math.Min(timeout.TotalMilliseconds, int.MaxValue), CachedFolder.LoadingInto(this));
+            _entries[key] = new Entry(value, timeout <= TimeSpan.Zero ? long.MaxValue : Environment.TickCount64
+                + (long)Math.Min(timeout.TotalMilliseconds, int.MaxValue), CachedFolder.LoadingInto(this));
             return true;
         }
     }
@@ -105,7 +106,8 @@ public class FileCache : IDisposable
     /// <param name="handler">Adds each file. The default adds it unchanged.</param>
     /// <returns>False if the folder cannot be read, or the cache is disposed.</returns>
     /// <exception cref="ArgumentException">The folder does not exist.</exception>
-    public bool InsertPath(string path, string prefix = "/", string filter = "*.*", TimeSpan timeout = default, InsertHandler? handler = null)
+    public bool InsertPath(string path, string prefix = "/", string filter = "*.*", TimeSpan timeout = default,
+        InsertHandler? handler = null)
     {
         ArgumentException.ThrowIfNullOrEmpty(path);
         ArgumentNullException.ThrowIfNull(prefix);
@@ -181,7 +183,8 @@ public class FileCache : IDisposable
         Clear();
     }
 
-    private static bool AddAsItIs(FileCache cache, string key, byte[] value, TimeSpan timeout) => cache.Add(key, value, timeout);
+    private static bool AddAsItIs(FileCache cache, string key, byte[] value, TimeSpan timeout) =>
+        cache.Add(key, value, timeout);
 
     /// <param name="Value">Bytes of the value.</param>
     /// <param name="EndsMs">Time at which it expires.</param>

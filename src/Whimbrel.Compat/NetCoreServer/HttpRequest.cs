@@ -84,7 +84,8 @@ public class HttpRequest
     public override string ToString()
     {
         StringBuilder text = new();
-        text.AppendLine($"Request method: {Method}").AppendLine($"Request URL: {Url}").AppendLine($"Request protocol: {Protocol}").AppendLine($"Request headers: {Headers}");
+        text.AppendLine($"Request method: {Method}").AppendLine($"Request URL: {Url}")
+            .AppendLine($"Request protocol: {Protocol}").AppendLine($"Request headers: {Headers}");
         for (int i = 0; i < Headers; i++) text.AppendLine($"{Header(i).Item1} : {Header(i).Item2}");
         return text.AppendLine($"Request body: {BodyLength}").AppendLine(Body).ToString();
     }
@@ -183,49 +184,57 @@ public class HttpRequest
     /// <param name="url">URL.</param>
     /// <param name="content">Body, sent as UTF-8.</param>
     /// <param name="contentType">Content-Type; empty for none.</param>
-    public HttpRequest MakePostRequest(string url, string content, string contentType = Text) => Make("POST", url, contentType).SetBody(content);
+    public HttpRequest MakePostRequest(string url, string content, string contentType = Text) =>
+        Make("POST", url, contentType).SetBody(content);
 
     /// <summary>Makes a POST request.</summary>
     /// <param name="url">URL.</param>
     /// <param name="content">Body, sent as UTF-8.</param>
     /// <param name="contentType">Content-Type; empty for none.</param>
-    public HttpRequest MakePostRequest(string url, ReadOnlySpan<char> content, string contentType = Text) => Make("POST", url, contentType).SetBody(content);
+    public HttpRequest MakePostRequest(string url, ReadOnlySpan<char> content, string contentType = Text) =>
+        Make("POST", url, contentType).SetBody(content);
 
     /// <summary>Makes a POST request.</summary>
     /// <param name="url">URL.</param>
     /// <param name="content">Body, which is copied.</param>
     /// <param name="contentType">Content-Type; empty for none.</param>
-    public HttpRequest MakePostRequest(string url, byte[] content, string contentType = "") => Make("POST", url, contentType).SetBody(content);
+    public HttpRequest MakePostRequest(string url, byte[] content, string contentType = "") =>
+        Make("POST", url, contentType).SetBody(content);
 
     /// <summary>Makes a POST request.</summary>
     /// <param name="url">URL.</param>
     /// <param name="content">Body, which is copied.</param>
     /// <param name="contentType">Content-Type; empty for none.</param>
-    public HttpRequest MakePostRequest(string url, ReadOnlySpan<byte> content, string contentType = "") => Make("POST", url, contentType).SetBody(content);
+    public HttpRequest MakePostRequest(string url, ReadOnlySpan<byte> content, string contentType = "") =>
+        Make("POST", url, contentType).SetBody(content);
 
     /// <summary>Makes a PUT request.</summary>
     /// <param name="url">URL.</param>
     /// <param name="content">Body, sent as UTF-8.</param>
     /// <param name="contentType">Content-Type; empty for none.</param>
-    public HttpRequest MakePutRequest(string url, string content, string contentType = Text) => Make("PUT", url, contentType).SetBody(content);
+    public HttpRequest MakePutRequest(string url, string content, string contentType = Text) =>
+        Make("PUT", url, contentType).SetBody(content);
 
     /// <summary>Makes a PUT request.</summary>
     /// <param name="url">URL.</param>
     /// <param name="content">Body, sent as UTF-8.</param>
     /// <param name="contentType">Content-Type; empty for none.</param>
-    public HttpRequest MakePutRequest(string url, ReadOnlySpan<char> content, string contentType = Text) => Make("PUT", url, contentType).SetBody(content);
+    public HttpRequest MakePutRequest(string url, ReadOnlySpan<char> content, string contentType = Text) =>
+        Make("PUT", url, contentType).SetBody(content);
 
     /// <summary>Makes a PUT request.</summary>
     /// <param name="url">URL.</param>
     /// <param name="content">Body, which is copied.</param>
     /// <param name="contentType">Content-Type; empty for none.</param>
-    public HttpRequest MakePutRequest(string url, byte[] content, string contentType = "") => Make("PUT", url, contentType).SetBody(content);
+    public HttpRequest MakePutRequest(string url, byte[] content, string contentType = "") =>
+        Make("PUT", url, contentType).SetBody(content);
 
     /// <summary>Makes a PUT request.</summary>
     /// <param name="url">URL.</param>
     /// <param name="content">Body, which is copied.</param>
     /// <param name="contentType">Content-Type; empty for none.</param>
-    public HttpRequest MakePutRequest(string url, ReadOnlySpan<byte> content, string contentType = "") => Make("PUT", url, contentType).SetBody(content);
+    public HttpRequest MakePutRequest(string url, ReadOnlySpan<byte> content, string contentType = "") =>
+        Make("PUT", url, contentType).SetBody(content);
 
     /// <summary>Makes a DELETE request.</summary>
     /// <param name="url">URL.</param>

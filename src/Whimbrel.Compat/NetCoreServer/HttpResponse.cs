@@ -81,7 +81,8 @@ public class HttpResponse
     public override string ToString()
     {
         StringBuilder text = new();
-        text.AppendLine(CultureInfo.InvariantCulture, $"Status: {Status}").AppendLine($"Status phrase: {StatusPhrase}").AppendLine($"Protocol: {Protocol}").AppendLine($"Headers: {Headers}");
+        text.AppendLine(CultureInfo.InvariantCulture, $"Status: {Status}").AppendLine($"Status phrase: {StatusPhrase}")
+            .AppendLine($"Protocol: {Protocol}").AppendLine($"Headers: {Headers}");
         for (int i = 0; i < Headers; i++) text.AppendLine($"{Header(i).Item1} : {Header(i).Item2}");
         return text.AppendLine($"Body: {BodyLength}").AppendLine(Body).ToString();
     }
@@ -98,7 +99,8 @@ public class HttpResponse
     /// <param name="status">Status, from 100 to 999.</param>
     /// <param name="protocol">HTTP version.</param>
     /// <exception cref="ArgumentException">The line could not be parsed.</exception>
-    public HttpResponse SetBegin(int status, string protocol = "HTTP/1.1") => SetBegin(status, StatusPhrases.Of(status), protocol);
+    public HttpResponse SetBegin(int status, string protocol = "HTTP/1.1") =>
+        SetBegin(status, StatusPhrases.Of(status), protocol);
 
     /// <summary>Clears the response and sets its first line.</summary>
     /// <param name="status">Status, from 100 to 999.</param>
@@ -114,7 +116,8 @@ public class HttpResponse
 
     /// <summary>Adds the Content-Type for a file name extension.</summary>
     /// <param name="extension">Extension, including its dot.</param>
-    public HttpResponse SetContentType(string extension) => SetHeader("Content-Type", HttpFileOptions.ContentTypeOf(extension));
+    public HttpResponse SetContentType(string extension) =>
+        SetHeader("Content-Type", HttpFileOptions.ContentTypeOf(extension));
 
     /// <summary>Adds a header. Content-Length and Transfer-Encoding are kept only until a body is set, which has its
     /// own; after that they are ignored.</summary>
@@ -137,7 +140,8 @@ public class HttpResponse
     /// <param name="strict">True: sent for requests of the same site only.</param>
     /// <param name="httpOnly">True: not visible to scripts.</param>
     /// <exception cref="ArgumentException">The cookie could not be parsed.</exception>
-    public HttpResponse SetCookie(string name, string value, int maxAge = 86400, string path = "", string domain = "", bool secure = true, bool strict = true, bool httpOnly = true)
+    public HttpResponse SetCookie(string name, string value, int maxAge = 86400, string path = "", string domain = "",
+        bool secure = true, bool strict = true, bool httpOnly = true)
     {
         StringBuilder text = new(CookieText.Of(name, value));
         text.Append(CultureInfo.InvariantCulture, $"; Max-Age={maxAge}");
@@ -190,13 +194,15 @@ public class HttpResponse
     /// <summary>Makes an error response with status 500.</summary>
     /// <param name="content">Body, sent as UTF-8.</param>
     /// <param name="contentType">Content-Type; empty for none.</param>
-    public HttpResponse MakeErrorResponse(string content = "", string contentType = Text) => MakeErrorResponse(500, content, contentType);
+    public HttpResponse MakeErrorResponse(string content = "", string contentType = Text) =>
+        MakeErrorResponse(500, content, contentType);
 
     /// <summary>Makes an error response.</summary>
     /// <param name="status">Status, from 100 to 999.</param>
     /// <param name="content">Body, sent as UTF-8.</param>
     /// <param name="contentType">Content-Type; empty for none.</param>
-    public HttpResponse MakeErrorResponse(int status, string content = "", string contentType = Text) => Make(status, contentType).SetBody(content);
+    public HttpResponse MakeErrorResponse(int status, string content = "", string contentType = Text) =>
+        Make(status, contentType).SetBody(content);
 
     /// <summary>Makes the response to HEAD.</summary>
     public HttpResponse MakeHeadResponse() => MakeOkResponse();
@@ -204,26 +210,31 @@ public class HttpResponse
     /// <summary>Makes a response with status 200 and a body.</summary>
     /// <param name="content">Body, sent as UTF-8.</param>
     /// <param name="contentType">Content-Type; empty for none.</param>
-    public HttpResponse MakeGetResponse(string content = "", string contentType = Text) => Make(200, contentType).SetBody(content);
+    public HttpResponse MakeGetResponse(string content = "", string contentType = Text) =>
+        Make(200, contentType).SetBody(content);
 
     /// <summary>Makes a response with status 200 and a body.</summary>
     /// <param name="content">Body, sent as UTF-8.</param>
     /// <param name="contentType">Content-Type; empty for none.</param>
-    public HttpResponse MakeGetResponse(ReadOnlySpan<char> content, string contentType = Text) => Make(200, contentType).SetBody(content);
+    public HttpResponse MakeGetResponse(ReadOnlySpan<char> content, string contentType = Text) =>
+        Make(200, contentType).SetBody(content);
 
     /// <summary>Makes a response with status 200 and a body.</summary>
     /// <param name="content">Body, which is copied.</param>
     /// <param name="contentType">Content-Type; empty for none.</param>
-    public HttpResponse MakeGetResponse(byte[] content, string contentType = "") => Make(200, contentType).SetBody(content);
+    public HttpResponse MakeGetResponse(byte[] content, string contentType = "") =>
+        Make(200, contentType).SetBody(content);
 
     /// <summary>Makes a response with status 200 and a body.</summary>
     /// <param name="content">Body, which is copied.</param>
     /// <param name="contentType">Content-Type; empty for none.</param>
-    public HttpResponse MakeGetResponse(ReadOnlySpan<byte> content, string contentType = "") => Make(200, contentType).SetBody(content);
+    public HttpResponse MakeGetResponse(ReadOnlySpan<byte> content, string contentType = "") =>
+        Make(200, contentType).SetBody(content);
 
     /// <summary>Makes the response to OPTIONS.</summary>
     /// <param name="allow">Allowed methods.</param>
-    public HttpResponse MakeOptionsResponse(string allow = "HEAD,GET,POST,PUT,DELETE,OPTIONS,TRACE") => Clear().SetBegin(200).SetHeader("Allow", allow).SetBody();
+    public HttpResponse MakeOptionsResponse(string allow = "HEAD,GET,POST,PUT,DELETE,OPTIONS,TRACE") =>
+        Clear().SetBegin(200).SetHeader("Allow", allow).SetBody();
 
     /// <summary>Makes the response to TRACE.</summary>
     /// <param name="content">Request, sent as UTF-8.</param>

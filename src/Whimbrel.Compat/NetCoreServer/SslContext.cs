@@ -43,14 +43,16 @@ public class SslContext
     /// <param name="protocols">Allowed versions of TLS.</param>
     /// <param name="certificate">Certificate with its private key.</param>
     /// <param name="certificateValidationCallback">Decides whether the peer's certificate is accepted.</param>
-    public SslContext(SslProtocols protocols, X509Certificate certificate, RemoteCertificateValidationCallback certificateValidationCallback)
+    public SslContext(SslProtocols protocols, X509Certificate certificate,
+        RemoteCertificateValidationCallback certificateValidationCallback)
         : this(protocols, certificateValidationCallback) => Certificate = certificate;
 
     /// <summary>Creates a context with a certificate, its chain, and a validation callback.</summary>
     /// <param name="protocols">Allowed versions of TLS.</param>
     /// <param name="certificates">Certificate with its private key, and its intermediates.</param>
     /// <param name="certificateValidationCallback">Decides whether the peer's certificate is accepted.</param>
-    public SslContext(SslProtocols protocols, X509Certificate2Collection certificates, RemoteCertificateValidationCallback certificateValidationCallback)
+    public SslContext(SslProtocols protocols, X509Certificate2Collection certificates,
+        RemoteCertificateValidationCallback certificateValidationCallback)
         : this(protocols, certificateValidationCallback) => Certificates = certificates;
 
     /// <summary>Allowed versions of TLS. Default TLS 1.3.</summary>

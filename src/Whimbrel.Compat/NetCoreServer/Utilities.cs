@@ -34,10 +34,13 @@ public class Utilities
         {
             < 1000 => string.Create(CultureInfo.InvariantCulture, $"{time} ns"),
             < 1_000_000 => string.Create(CultureInfo.InvariantCulture, $"{time / 1000}.{time % 1000:000} mcs"),
-            < Second => string.Create(CultureInfo.InvariantCulture, $"{time / 1_000_000}.{time % 1_000_000 / 1000:000} ms"),
+            < Second =>
+                string.Create(CultureInfo.InvariantCulture, $"{time / 1_000_000}.{time % 1_000_000 / 1000:000} ms"),
             < 60 * Second => string.Create(CultureInfo.InvariantCulture, $"{time / Second}.{Milliseconds(time):000} s"),
-            < 3600 * Second => string.Create(CultureInfo.InvariantCulture, $"{time / (60 * Second)}:{time / Second % 60:00}.{Milliseconds(time):000} m"),
-            _ => string.Create(CultureInfo.InvariantCulture, $"{time / (3600 * Second)}:{time / (60 * Second) % 60:00}:{time / Second % 60:00}.{Milliseconds(time):000} h"),
+            < 3600 * Second => string.Create(CultureInfo.InvariantCulture,
+                $"{time / (60 * Second)}:{time / Second % 60:00}.{Milliseconds(time):000} m"),
+            _ => string.Create(CultureInfo.InvariantCulture, $"{time / (3600 * Second)}:{time / (60 * Second) % 60:00}:"
+                + $"{time / Second % 60:00}.{Milliseconds(time):000} h"),
         };
         return SignOf(signed) + text;
     }

@@ -103,7 +103,9 @@ public class WebSocket : IWebSocket
         HttpMessage message = response.Message;
         string? what = !message.Lists("Connection"u8, "Upgrade"u8) ? "'Connection' does not name Upgrade"
             : !message.Lists("Upgrade"u8, "websocket"u8) ? "'Upgrade' does not name websocket"
-            : message.ValueOf("Sec-WebSocket-Accept"u8) is not { } accept || accept != AcceptFor(Convert.ToBase64String(Nonce)) ? "'Sec-WebSocket-Accept' is not the answer to the key"
+            : message.ValueOf("Sec-WebSocket-Accept"u8) is not { } accept
+                || accept != AcceptFor(Convert.ToBase64String(Nonce))
+            ? "'Sec-WebSocket-Accept' is not the answer to the key"
             : null;
         if (what is not null)
         {
@@ -147,7 +149,8 @@ public class WebSocket : IWebSocket
             return false;
         }
 
-        response.Clear().SetBegin(101).SetHeader("Connection", "Upgrade").SetHeader("Upgrade", "websocket").SetHeader("Sec-WebSocket-Accept", accept!).SetBody();
+        response.Clear().SetBegin(101).SetHeader("Connection", "Upgrade").SetHeader("Upgrade", "websocket")
+            .SetHeader("Sec-WebSocket-Accept", accept!).SetBody();
         if (!_owner.OnWsConnecting(request, response))
         {
             // The owner answers it: here, in OnReceivedRequest, or by AnswerRefused.
@@ -242,7 +245,8 @@ public class WebSocket : IWebSocket
         WS_CLOSE => WebSocketPart.Close,
         WS_PING => WebSocketPart.Ping,
         WS_PONG => WebSocketPart.Pong,
-        _ => throw new ArgumentOutOfRangeException(nameof(opcode), opcode, "A frame is a message, a close, a ping or a pong."),
+        _ => throw new ArgumentOutOfRangeException(nameof(opcode), opcode,
+            "A frame is a message, a close, a ping or a pong."),
     };
 
     // ------------------------------------------------------------------ receiving
@@ -254,7 +258,8 @@ public class WebSocket : IWebSocket
     public void PrepareReceiveFrame(byte[] buffer, long offset, long size)
     {
         if (buffer is null || size == 0 || Verdict is not null) return;
-        if (offset < 0 || size < 0 || offset > buffer.Length || size > buffer.Length - offset) throw new ArgumentException("The part is not all in the array.", nameof(size));
+        if (offset < 0 || size < 0 || offset > buffer.Length || size > buffer.Length - offset)
+            throw new ArgumentException("The part is not all in the array.", nameof(size));
         _reader ??= new WebSocketMessageReader(ofClient: !_isClient, MostMessageBytes);
         Span<byte> bytes = buffer.AsSpan((int)offset, (int)size);
         if (_unread.IsEmpty)
@@ -327,7 +332,8 @@ public class WebSocket : IWebSocket
     private void Tell(WebSocketPart part, ReadOnlySpan<byte> payload, WebSocketMessageReader reader)
     {
         if (part == WebSocketPart.Close) payload = payload.Length > 2 ? payload[2..] : default;
-        if (_told.Length < payload.Length || (_told.Length > MostKeptBytes && payload.Length <= MostKeptBytes)) _told = new byte[Math.Max(payload.Length, 256)];
+        if (_told.Length < payload.Length || (_told.Length > MostKeptBytes && payload.Length <= MostKeptBytes))
+            _told = new byte[Math.Max(payload.Length, 256)];
         payload.CopyTo(_told);
         switch (part)
         {
@@ -338,7 +344,8 @@ public class WebSocket : IWebSocket
                 _owner.OnWsPong(_told, 0, payload.Length);
                 break;
             case WebSocketPart.Close:
-                _owner.OnWsClose(_told, 0, payload.Length, reader.Status == WebSocketStatus.None ? (int)WebSocketStatus.Normal : (int)reader.Status);
+                _owner.OnWsClose(_told, 0, payload.Length,
+                    reader.Status == WebSocketStatus.None ? (int)WebSocketStatus.Normal : (int)reader.Status);
                 break;
             default:
                 if (_isClosing) break;

@@ -38,7 +38,8 @@ internal sealed class HttpClientBody(PooledSession session, ReadOnlyMemory<byte>
 
     private void TimeOut()
     {
-        Fail(new HttpClientException(HttpClientFailure.RequestTimeout, $"The body of {Peer} was not read to its end within RequestTimeout."));
+        Fail(new HttpClientException(HttpClientFailure.RequestTimeout,
+            $"The body of {Peer} was not read to its end within RequestTimeout."));
         session.Post(static body => ((HttpClientBody)body!).GiveUp(), this);
     }
 
@@ -130,14 +131,16 @@ internal sealed class HttpClientBody(PooledSession session, ReadOnlyMemory<byte>
         EndWatch();
         if (Failure is { } failure) return failure;
         if (e is HttpClientException told) return told;
-        HttpClientFailure kind = e is not NetworkException network ? HttpClientFailure.BodyCut : network.Error.Category switch
-        {
-            ErrorCategory.Timeout => HttpClientFailure.Stalled,
-            // A TLS end without close_notify is as truncated as an end without TLS, and common.
-            ErrorCategory.Tls when network.InnerException is TlsException { Failure: TlsFailure.Truncated } => HttpClientFailure.BodyCut,
-            ErrorCategory.Tls => HttpClientFailure.Tls,
-            _ => HttpClientFailure.BodyCut,
-        };
+        HttpClientFailure kind =
+            e is not NetworkException network ? HttpClientFailure.BodyCut : network.Error.Category switch
+            {
+                ErrorCategory.Timeout => HttpClientFailure.Stalled,
+                // A TLS end without close_notify is as truncated as an end without TLS, and common.
+                ErrorCategory.Tls when network.InnerException is TlsException { Failure: TlsFailure.Truncated } =>
+                    HttpClientFailure.BodyCut,
+                ErrorCategory.Tls => HttpClientFailure.Tls,
+                _ => HttpClientFailure.BodyCut,
+            };
         return new HttpClientException(kind, $"The answer of {Peer} was not finished: {e.Message}", e);
     }
 

@@ -23,7 +23,8 @@ public sealed class HttpClientException : IOException
     private static HttpClientFailure FailureOf(HttpRule rule) => rule switch
     {
         HttpRule.Truncated => HttpClientFailure.BodyCut,
-        HttpRule.HeadTooLarge or HttpRule.LineTooLong or HttpRule.TooManyFields or HttpRule.BodyTooLarge => HttpClientFailure.TooLarge,
+        HttpRule.HeadTooLarge or HttpRule.LineTooLong or HttpRule.TooManyFields or HttpRule.BodyTooLarge =>
+            HttpClientFailure.TooLarge,
         _ => HttpClientFailure.Protocol,
     };
 
@@ -57,6 +58,7 @@ public sealed class HttpClientException : IOException
             _ => isInBody ? HttpClientFailure.BodyCut : HttpClientFailure.ConnectionLost,
         };
         string what = isInBody ? "The answer was not finished" : "There was no answer";
-        return new HttpClientException(failure, $"{what}: the connection to {from} ended ({reason}).", reason.Exception);
+        return new HttpClientException(failure, $"{what}: the connection to {from} ended ({reason}).",
+            reason.Exception);
     }
 }

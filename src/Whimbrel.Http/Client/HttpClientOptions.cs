@@ -135,7 +135,8 @@ public sealed class HttpClientOptions
 
     // ------------------------------------------------------------------ for sessions and pools
 
-    internal HttpReaderLimits ReaderLimits => new(HeadLimitBytes, HeadLimitBytes, FieldLimit, BodyLimitBytes, IsLenient: !StrictAnswers);
+    internal HttpReaderLimits ReaderLimits =>
+        new(HeadLimitBytes, HeadLimitBytes, FieldLimit, BodyLimitBytes, IsLenient: !StrictAnswers);
 
     /// <summary><see cref="Tls"/> with the application protocol set.</summary>
     internal TlsOptions? SpokenTls { get; private set; }
@@ -164,18 +165,26 @@ public sealed class HttpClientOptions
         HttpOptions.Within(mistakes, nameof(IdleLimit), IdleLimit, 0, 100_000);
         HttpOptions.Within(mistakes, nameof(RedirectLimit), RedirectLimit, 0, 100);
         HttpOptions.Within(mistakes, nameof(DecompressionRatioLimit), DecompressionRatioLimit, 1, 1_000_000);
-        if (ConnectTimeout < TimeSpan.FromMilliseconds(1) || ConnectTimeout > TimeSpan.FromHours(1)) mistakes.Add($"{nameof(ConnectTimeout)} is {ConnectTimeout}: 1 ms up to 1 h is possible.");
+        if (ConnectTimeout < TimeSpan.FromMilliseconds(1) || ConnectTimeout > TimeSpan.FromHours(1))
+            mistakes.Add($"{nameof(ConnectTimeout)} is {ConnectTimeout}: 1 ms up to 1 h is possible.");
         HttpOptions.Within(mistakes, nameof(HeadTimeout), HeadTimeout);
         HttpOptions.Within(mistakes, nameof(RateGrace), RateGrace);
-        if (SendTimeout < TimeSpan.FromMilliseconds(100) || SendTimeout > s_longest) mistakes.Add($"{nameof(SendTimeout)} is {SendTimeout}: 100 ms up to 7 days is possible.");
-        if (RequestTimeout != Timeout.InfiniteTimeSpan) HttpOptions.Within(mistakes, nameof(RequestTimeout), RequestTimeout);
+        if (SendTimeout < TimeSpan.FromMilliseconds(100) || SendTimeout > s_longest)
+            mistakes.Add($"{nameof(SendTimeout)} is {SendTimeout}: 100 ms up to 7 days is possible.");
+        if (RequestTimeout != Timeout.InfiniteTimeSpan)
+            HttpOptions.Within(mistakes, nameof(RequestTimeout), RequestTimeout);
         HttpOptions.Within(mistakes, nameof(ContinueTimeout), ContinueTimeout);
         if (WaitTimeout != Timeout.InfiniteTimeSpan) HttpOptions.Within(mistakes, nameof(WaitTimeout), WaitTimeout);
         HttpOptions.Within(mistakes, nameof(IdleTimeout), IdleTimeout);
         HttpOptions.Within(mistakes, nameof(ConnectionLifetime), ConnectionLifetime);
-        if (Tls is { ApplicationProtocols: { Count: > 0 } offered } && !(offered is [HttpServer.ApplicationProtocol])) mistakes.Add($"Tls.ApplicationProtocols may have {HttpServer.ApplicationProtocol} alone: it is what is spoken here.");
-        SpokenTls = Tls is { ApplicationProtocols.Count: 0 } ? Tls.WithApplicationProtocols(HttpServer.ApplicationProtocol) : Tls;
-        if (mistakes.Count > 0) throw new ArgumentException($"{nameof(HttpClientOptions)}: {string.Join(' ', mistakes)}");
+        if (Tls is { ApplicationProtocols: { Count: > 0 } offered } && !(offered is [HttpServer.ApplicationProtocol]))
+            mistakes.Add($"Tls.ApplicationProtocols may have {HttpServer.ApplicationProtocol} alone: it is what is "
+                + $"spoken here.");
+        SpokenTls = Tls is { ApplicationProtocols.Count: 0 }
+            ? Tls.WithApplicationProtocols(HttpServer.ApplicationProtocol)
+            : Tls;
+        if (mistakes.Count > 0)
+            throw new ArgumentException($"{nameof(HttpClientOptions)}: {string.Join(' ', mistakes)}");
         HeadPhase = new SessionPhase("the head of the answer", HeadTimeout);
         BodyPhase = new SessionPhase("the body of the answer", RateGrace, MinBytesPerSecond);
         IdlePhase = new SessionPhase("the wait for a request", IdleTimeout);

@@ -10,7 +10,8 @@ namespace Whimbrel.Http;
 /// </summary>
 public sealed class HttpClientRequest
 {
-    private const int HeadRoom = 160; // version, framing, Accept-Encoding, Expect, Connection, names of fields and line ends
+    // version, framing, Accept-Encoding, Expect, Connection, names of fields and line ends
+    private const int HeadRoom = 160;
 
     private readonly byte[] _method;
     private readonly byte[] _target;
@@ -42,15 +43,22 @@ public sealed class HttpClientRequest
         ArgumentException.ThrowIfNullOrEmpty(method);
         ArgumentNullException.ThrowIfNull(uri);
         if (!HttpBytes.IsToken(method)) throw new ArgumentException("A method is a token.", nameof(method));
-        if (method == "CONNECT") throw new ArgumentException("CONNECT makes a tunnel, which is not offered here.", nameof(method));
-        if (!uri.IsAbsoluteUri || (uri.Scheme != Uri.UriSchemeHttp && uri.Scheme != Uri.UriSchemeHttps)) throw new ArgumentException($"'{uri.OriginalString}' is no absolute http or https URL. Give all of it: http://host/path or https://host/path.", nameof(uri));
+        if (method == "CONNECT")
+            throw new ArgumentException("CONNECT makes a tunnel, which is not offered here.", nameof(method));
+        if (!uri.IsAbsoluteUri || (uri.Scheme != Uri.UriSchemeHttp && uri.Scheme != Uri.UriSchemeHttps))
+            throw new ArgumentException($"'{uri.OriginalString}' is no absolute http or https URL. Give all of it: "
+                + $"http://host/path or https://host/path.", nameof(uri));
         Method = method;
         Uri = uri;
         _method = Encoding.ASCII.GetBytes(method);
-        _target = Encoding.UTF8.GetBytes(method == "OPTIONS" && uri.OriginalString.EndsWith("/*", StringComparison.Ordinal) && uri.PathAndQuery == "/*" ? "*" : uri.PathAndQuery);
+        _target = Encoding.UTF8.GetBytes(method == "OPTIONS" && uri.OriginalString.EndsWith("/*",
+            StringComparison.Ordinal) && uri.PathAndQuery == "/*" ? "*" : uri.PathAndQuery);
         _host = Encoding.ASCII.GetBytes(HostOf(uri));
-        if (_target.AsSpan().ContainsAnyExcept(HttpBytes.Query)) throw new ArgumentException($"{uri} has bytes that may not stand in a request: encode them by percent signs.", nameof(uri));
-        if (!HttpBytes.IsAuthority(_host)) throw new ArgumentException($"{uri} has no host that can be asked for.", nameof(uri));
+        if (_target.AsSpan().ContainsAnyExcept(HttpBytes.Query))
+            throw new ArgumentException(
+                $"{uri} has bytes that may not stand in a request: encode them by percent signs.", nameof(uri));
+        if (!HttpBytes.IsAuthority(_host))
+            throw new ArgumentException($"{uri} has no host that can be asked for.", nameof(uri));
     }
 
     /// <summary>Method.</summary>
@@ -77,13 +85,17 @@ public sealed class HttpClientRequest
     {
         ArgumentNullException.ThrowIfNull(name);
         ArgumentNullException.ThrowIfNull(value);
-        if (Is(name, "Connection") || Is(name, "Expect")) throw new ArgumentException("Connection and Expect follow from the rest: see CloseAfter and ExpectContinue.", nameof(name));
+        if (Is(name, "Connection") || Is(name, "Expect"))
+            throw new ArgumentException(
+                "Connection and Expect follow from the rest: see CloseAfter and ExpectContinue.", nameof(name));
         int written;
-        while (!HttpWriter.TryWriteField(_fields.AsSpan(_fieldBytes), name, value, out written)) Array.Resize(ref _fields, (_fieldBytes + written) * 2);
+        while (!HttpWriter.TryWriteField(_fields.AsSpan(_fieldBytes), name, value, out written))
+            Array.Resize(ref _fields, (_fieldBytes + written) * 2);
         if (Is(name, "Host"))
         {
             byte[] host = Encoding.ASCII.GetBytes(value);
-            if (!HttpBytes.IsAuthority(host)) throw new ArgumentException($"{value} is no host with or without a port.", nameof(value));
+            if (!HttpBytes.IsAuthority(host))
+                throw new ArgumentException($"{value} is no host with or without a port.", nameof(value));
             _host = host;
             return;
         }
@@ -109,7 +121,8 @@ public sealed class HttpClientRequest
         {
             HttpField field = use.Reader[i].Field;
             if (field == HttpField.Expect) ExpectContinue = true;
-            else if (field != HttpField.Host && HttpForwarding.GoesOn(use.Head, i)) AddChecked(use.Head.NameAt(i), use.Head.ValueAt(i));
+            else if (field != HttpField.Host && HttpForwarding.GoesOn(use.Head, i))
+                AddChecked(use.Head.NameAt(i), use.Head.ValueAt(i));
         }
     }
 
@@ -126,7 +139,8 @@ public sealed class HttpClientRequest
     /// <summary>Sets a body from memory.</summary>
     /// <param name="bytes">The body. Not copied: it must not change while the request is sent.</param>
     /// <param name="contentType">Content-Type; null for none.</param>
-    public void SetBody(ReadOnlyMemory<byte> bytes, string? contentType = null) => SetBody(bytes, null, contentType, bytes.Length);
+    public void SetBody(ReadOnlyMemory<byte> bytes, string? contentType = null) =>
+        SetBody(bytes, null, contentType, bytes.Length);
 
     /// <summary>Sets a body from a stream, read on the thread pool as fast as the server reads. Such a request can be
     /// sent once.</summary>
@@ -153,7 +167,8 @@ public sealed class HttpClientRequest
         SetBody(default, write, contentType, length);
     }
 
-    private void SetBody(ReadOnlyMemory<byte> bytes, Func<Stream, CancellationToken, Task>? write, string? contentType, long length)
+    private void SetBody(ReadOnlyMemory<byte> bytes, Func<Stream, CancellationToken, Task>? write, string? contentType,
+        long length)
     {
         ArgumentOutOfRangeException.ThrowIfLessThan(length, -1);
         if (Method == "TRACE") throw new InvalidOperationException("TRACE has no body.");
@@ -182,14 +197,17 @@ public sealed class HttpClientRequest
     internal bool CanWriteAgain { get; set; }
 
     /// <summary>Whether the request can be sent again although the result of the first attempt is unknown.</summary>
-    internal bool IsRepeatable => Write is null && Method is "GET" or "HEAD" or "OPTIONS" or "TRACE" or "PUT" or "DELETE";
+    internal bool IsRepeatable =>
+        Write is null && Method is "GET" or "HEAD" or "OPTIONS" or "TRACE" or "PUT" or "DELETE";
 
-    internal IReadOnlyList<KeyValuePair<string, string>> Fields => _list ?? (IReadOnlyList<KeyValuePair<string, string>>)[];
+    internal IReadOnlyList<KeyValuePair<string, string>> Fields =>
+        _list ?? (IReadOnlyList<KeyValuePair<string, string>>)[];
 
     internal string? ContentType => _contentType;
 
     /// <summary>Returns an upper bound of the length written by <see cref="WriteHead"/>.</summary>
-    internal int HeadBytes(string? cookies, byte[]? trace = null) => HeadRoom + _method.Length + _target.Length + _host.Length + _fieldBytes + (_contentType?.Length ?? 0) + (cookies?.Length ?? 0) + (trace?.Length ?? 0);
+    internal int HeadBytes(string? cookies, byte[]? trace = null) => HeadRoom + _method.Length + _target.Length
+        + _host.Length + _fieldBytes + (_contentType?.Length ?? 0) + (cookies?.Length ?? 0) + (trace?.Length ?? 0);
 
     /// <summary>Writes the head, and returns its length.</summary>
     /// <param name="room">Buffer of at least <see cref="HeadBytes"/>.</param>
@@ -210,7 +228,9 @@ public sealed class HttpClientRequest
         if (CloseAfter) writer.CheckedFields("Connection: close\r\n"u8);
         else if (_isUpgrade) writer.CheckedFields("Connection: Upgrade\r\n"u8);
         if (BodyLength < 0) writer.Chunked();
-        else if (BodyLength > 0 || Write is not null || Method is not ("GET" or "HEAD" or "DELETE" or "OPTIONS" or "TRACE")) writer.ContentLength(BodyLength);
+        else if (BodyLength > 0 || Write is not null
+            || Method is not ("GET" or "HEAD" or "DELETE" or "OPTIONS" or "TRACE"))
+            writer.ContentLength(BodyLength);
         writer.EndHead();
         System.Diagnostics.Debug.Assert(!writer.IsFull, "the room was counted");
         return writer.Length;

@@ -15,7 +15,8 @@ public sealed class HttpClientResponse : IDisposable
     private Stream _body;
     private bool _isTaken; // read by ReadBytesAsync
 
-    internal HttpClientResponse(HttpPool pool, HttpClientRequest request, HttpResponseHead head, HttpClientBody body, HttpClientTimes times)
+    internal HttpClientResponse(HttpPool pool, HttpClientRequest request, HttpResponseHead head, HttpClientBody body,
+        HttpClientTimes times)
     {
         Times = times;
         _pool = pool;
@@ -73,7 +74,9 @@ public sealed class HttpClientResponse : IDisposable
         while (true)
         {
             if (length == bytes.Length && length == BodyLength) return bytes;
-            if (length == bytes.Length) Array.Resize(ref bytes, (int)Math.Min(Math.Max((long)length * 2, FirstBytes), Math.Min((long)limit + 1, Array.MaxLength)));
+            if (length == bytes.Length)
+                Array.Resize(ref bytes,
+                    (int)Math.Min(Math.Max((long)length * 2, FirstBytes), Math.Min((long)limit + 1, Array.MaxLength)));
             int count = await _body.ReadAsync(bytes.AsMemory(length), cancellationToken).ConfigureAwait(false);
             if (count == 0) break;
             length += count;
@@ -92,7 +95,8 @@ public sealed class HttpClientResponse : IDisposable
     {
         byte[] bytes = await ReadBytesAsync(cancellationToken).ConfigureAwait(false);
         Encoding encoding = Encoding.UTF8;
-        if (System.Net.Http.Headers.MediaTypeHeaderValue.TryParse(Head["Content-Type"], out var type) && type.CharSet is { } charset)
+        if (System.Net.Http.Headers.MediaTypeHeaderValue.TryParse(Head["Content-Type"], out var type)
+            && type.CharSet is { } charset)
         {
             try
             {
@@ -109,9 +113,11 @@ public sealed class HttpClientResponse : IDisposable
     }
 
     private InvalidOperationException WasRead() =>
-        new($"The body of {_raw.Peer} was read already, and comes once: keep what ReadBytesAsync or ReadTextAsync returned, or copy Body into memory and use the copy.");
+        new($"The body of {_raw.Peer} was read already, and comes once: keep what ReadBytesAsync or ReadTextAsync "
+            + $"returned, or copy Body into memory and use the copy.");
 
-    private HttpClientException TooLarge(int limit) => new(HttpClientFailure.TooLarge, $"The body of {_raw.Peer} is larger than {limit} bytes (BufferedBodyLimitBytes): read it as a stream.");
+    private HttpClientException TooLarge(int limit) => new(HttpClientFailure.TooLarge,
+        $"The body of {_raw.Peer} is larger than {limit} bytes (BufferedBodyLimitBytes): read it as a stream.");
 
     /// <summary>Releases the connection. A small rest of the body is skipped, otherwise the connection is closed. Never
     /// blocks.</summary>
@@ -123,8 +129,11 @@ public sealed class HttpClientResponse : IDisposable
     internal HttpClientResponse Final(CancellationTokenSource? whole)
     {
         if (whole is not null) _raw.Watch(whole);
-        if (!_pool.Options.Decompress || BodyLength == 0 || HttpInflater.CodingOf(Head[HttpField.ContentEncoding]) is not { } coding) return this;
-        _body = new HttpInflater(_raw, BodyLength, Head.Head.Reader.Framing != Parsing.HttpFraming.UntilClose, coding, _pool.Options);
+        if (!_pool.Options.Decompress || BodyLength == 0
+            || HttpInflater.CodingOf(Head[HttpField.ContentEncoding]) is not { } coding)
+            return this;
+        _body = new HttpInflater(_raw, BodyLength, Head.Head.Reader.Framing != Parsing.HttpFraming.UntilClose, coding,
+            _pool.Options);
         BodyLength = -1;
         return this;
     }

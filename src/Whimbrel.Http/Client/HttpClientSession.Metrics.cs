@@ -12,14 +12,16 @@ public abstract partial class HttpClientSession
     /// <param name="request">Request object, or null.</param>
     /// <param name="activity">Activity of the request; null without a listener.</param>
     /// <returns>Trace context fields; null for none.</returns>
-    private byte[]? BeginTrace(string method, ReadOnlySpan<byte> target, HttpClientRequest? request, out Activity? activity)
+    private byte[]? BeginTrace(string method, ReadOnlySpan<byte> target, HttpClientRequest? request,
+        out Activity? activity)
     {
         activity = null;
         Activity? outer = Activity.Current;
         if (outer is null && !HttpTraces.IsHeard) return null;
         try
         {
-            activity = request is null ? HttpTraces.Asks(method, Peer, Tls is not null, target) : HttpTraces.Asks(request);
+            activity =
+                request is null ? HttpTraces.Asks(method, Peer, Tls is not null, target) : HttpTraces.Asks(request);
             return HttpTraces.FieldsFor(request);
         }
         catch (Exception e)
@@ -57,7 +59,8 @@ public abstract partial class HttpClientSession
             if (_isInBody) _watch.Answered(0, 0, 0, null);
         }
 
-        _watch.Sent(HttpMetrics.NameOf(method), HttpMetrics.Current is { IsClientHeard: true } ? HttpMetrics.Now(Loop) : 0, activity);
+        _watch.Sent(HttpMetrics.NameOf(method),
+            HttpMetrics.Current is { IsClientHeard: true } ? HttpMetrics.Now(Loop) : 0, activity);
     }
 
     private void TellTime(int status, int minorVersion, string? error)
@@ -72,5 +75,6 @@ public abstract partial class HttpClientSession
         }
     }
 
-    private void ListenerThrew(Exception exception) => ReportException(exception, "A listener of the meter or the activities \"Whimbrel\"");
+    private void ListenerThrew(Exception exception) =>
+        ReportException(exception, "A listener of the meter or the activities \"Whimbrel\"");
 }

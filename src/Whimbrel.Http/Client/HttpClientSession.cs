@@ -49,7 +49,8 @@ public abstract partial class HttpClientSession : Session
     {
         ArgumentNullException.ThrowIfNull(host);
         _host = Encoding.UTF8.GetBytes(host);
-        if (!HttpBytes.IsAuthority(_host)) throw new ArgumentException($"{host} is no host with or without a port.", nameof(host));
+        if (!HttpBytes.IsAuthority(_host))
+            throw new ArgumentException($"{host} is no host with or without a port.", nameof(host));
         _options = options ?? s_defaults;
         _options.Check();
         HttpMetrics.Prepare();
@@ -71,10 +72,12 @@ public abstract partial class HttpClientSession : Session
     /// send queue is full. Closed if the connection has ended, or will end after the current response.</returns>
     /// <exception cref="ArgumentException">An argument would break the message: a space in the target, a line end in
     /// the type.</exception>
-    protected SendResult Request(HttpVerb verb, ReadOnlySpan<byte> target, ReadOnlySpan<byte> contentType = default, ReadOnlySpan<byte> body = default)
+    protected SendResult Request(HttpVerb verb, ReadOnlySpan<byte> target, ReadOnlySpan<byte> contentType = default,
+        ReadOnlySpan<byte> body = default)
     {
         ReadOnlySpan<byte> method = HttpReader.NameOf(verb);
-        if (verb is HttpVerb.Other or HttpVerb.Connect) throw new ArgumentException($"{verb} cannot be sent from here.", nameof(verb));
+        if (verb is HttpVerb.Other or HttpVerb.Connect)
+            throw new ArgumentException($"{verb} cannot be sent from here.", nameof(verb));
         if (MayRequest() is not SendResult.Queued and SendResult refused) return refused;
         byte[]? trace = BeginTrace(HttpMetrics.NameOf(verb), target, null, out Activity? activity);
         int room = LeastRoom + method.Length + target.Length + _host.Length + contentType.Length + (trace?.Length ?? 0);
@@ -88,7 +91,8 @@ public abstract partial class HttpClientSession : Session
             writer.Field(HttpField.Host, _host);
             if (trace is not null) writer.CheckedFields(trace);
             if (!contentType.IsEmpty) writer.Field(HttpField.ContentType, contentType);
-            if (!body.IsEmpty || verb is HttpVerb.Post or HttpVerb.Put or HttpVerb.Patch) writer.ContentLength(body.Length);
+            if (!body.IsEmpty || verb is HttpVerb.Post or HttpVerb.Put or HttpVerb.Patch)
+                writer.ContentLength(body.Length);
             writer.EndHead();
             result = Send(Outgoing.Pieces(head[..writer.Length], body));
             return Sent(result, verb == HttpVerb.Head, HttpMetrics.NameOf(verb), activity);
@@ -109,7 +113,9 @@ public abstract partial class HttpClientSession : Session
     protected SendResult Request(HttpClientRequest request)
     {
         ArgumentNullException.ThrowIfNull(request);
-        if (request.Write is not null || request.ExpectContinue) throw new InvalidOperationException("A session sends bodies from memory, and does not ask before: an HttpPool does both.");
+        if (request.Write is not null || request.ExpectContinue)
+            throw new InvalidOperationException(
+                "A session sends bodies from memory, and does not ask before: an HttpPool does both.");
         if (MayRequest() is not SendResult.Queued and SendResult refused) return refused;
         byte[]? trace = BeginTrace(HttpMetrics.NameOf(request.Method), default, request, out Activity? activity);
         int room = request.HeadBytes(null, trace);
@@ -132,7 +138,8 @@ public abstract partial class HttpClientSession : Session
     private SendResult Sent(SendResult result, bool isHead, string method, Activity? activity)
     {
         if (result != SendResult.Queued) return result;
-        if (_watch is not null || activity is not null || HttpMetrics.Current is { IsClientHeard: true }) Watch(method, activity);
+        if (_watch is not null || activity is not null || HttpMetrics.Current is { IsClientHeard: true })
+            Watch(method, activity);
         if (isHead) _heads |= 1UL << _outstanding;
         if (++_outstanding == 1) AwaitAnswer();
         return result;
@@ -197,7 +204,9 @@ public abstract partial class HttpClientSession : Session
         {
             // The reader accepts bytes after a request only: bytes without one break a rule.
             HttpMessagePart part = _reader.Read(unread[taken..], out int count);
-            ReadOnlySpan<byte> piece = part is HttpMessagePart.Data or HttpMessagePart.Done ? unread.Slice(taken + _reader.Start, _reader.Length) : default;
+            ReadOnlySpan<byte> piece = part is HttpMessagePart.Data or HttpMessagePart.Done
+                ? unread.Slice(taken + _reader.Start, _reader.Length)
+                : default;
             taken += count;
             switch (part)
             {
@@ -256,7 +265,8 @@ public abstract partial class HttpClientSession : Session
         OnResponseEnd(_response);
         if (!goesOn)
         {
-            FailAll(new HttpClientException(HttpClientFailure.ConnectionLost, $"There was no response: {Peer} has closed the connection after the previous one."));
+            FailAll(new HttpClientException(HttpClientFailure.ConnectionLost,
+                $"There was no response: {Peer} has closed the connection after the previous one."));
             Close();
         }
     }

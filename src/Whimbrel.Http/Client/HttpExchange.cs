@@ -7,7 +7,8 @@ namespace Whimbrel.Http;
 /// session with the head, by a cancellation, or by the end of the connection. A body sent after the head is written on
 /// the thread pool; everything else happens on the session's loop.
 /// </summary>
-[System.Diagnostics.CodeAnalysis.SuppressMessage("Design", "CA1001", Justification = "A token source without a timer or a wait handle owns nothing to give back, and who writes may look at its token after the end.")]
+[System.Diagnostics.CodeAnalysis.SuppressMessage("Design", "CA1001", Justification = "A token source without a timer "
+    + "or a wait handle owns nothing to give back, and who writes may look at its token after the end.")]
 internal sealed class HttpExchange : IValueTaskSource<HttpClientResponse>
 {
     // A body up to this size is sent with the head as one message.
@@ -15,7 +16,8 @@ internal sealed class HttpExchange : IValueTaskSource<HttpClientResponse>
 
     private readonly HttpPool _pool;
     private readonly CancellationToken _stop;
-    private ManualResetValueTaskSourceCore<HttpClientResponse> _source = new() { RunContinuationsAsynchronously = true };
+    private ManualResetValueTaskSourceCore<HttpClientResponse> _source =
+        new() { RunContinuationsAsynchronously = true };
     private CancellationTokenRegistration _registration;
     private CancellationTokenSource? _pumpStop;
     private TaskCompletionSource<bool>? _continue;
@@ -23,7 +25,8 @@ internal sealed class HttpExchange : IValueTaskSource<HttpClientResponse>
     private volatile bool _isAllGiven;
     private volatile bool _sendEnded;
 
-    internal HttpExchange(HttpPool pool, PooledSession session, HttpClientRequest request, string? cookies, byte[]? trace, CancellationToken stop)
+    internal HttpExchange(HttpPool pool, PooledSession session, HttpClientRequest request, string? cookies,
+        byte[]? trace, CancellationToken stop)
     {
         _pool = pool;
         Session = session;
@@ -58,7 +61,8 @@ internal sealed class HttpExchange : IValueTaskSource<HttpClientResponse>
     internal bool IsClaimed => Volatile.Read(ref _isClaimed) != 0;
 
     /// <summary>Whether the body is sent with the head.</summary>
-    internal bool IsSmall => Request.Write is null && Request.Body.Length <= SmallBody && (!Request.ExpectContinue || Request.Body.IsEmpty);
+    internal bool IsSmall =>
+        Request.Write is null && Request.Body.Length <= SmallBody && (!Request.ExpectContinue || Request.Body.IsEmpty);
 
     /// <summary>Whether the last byte of the request was passed to the session, or is being passed.</summary>
     internal bool IsAllGiven => _isAllGiven;
@@ -75,13 +79,17 @@ internal sealed class HttpExchange : IValueTaskSource<HttpClientResponse>
     internal ValueTask<HttpClientResponse> SendAsync()
     {
         bool isPosted;
-        using (Session.BatchWakeUps()) isPosted = Session.Post(static exchange => ((HttpExchange)exchange!).Session.Begin((HttpExchange)exchange), this);
+        using (Session.BatchWakeUps())
+            isPosted = Session.Post(static exchange => ((HttpExchange)exchange!).Session.Begin((HttpExchange)exchange),
+                this);
         if (!isPosted) TryFail(Lost());
-        else if (_stop.CanBeCanceled) _registration = _stop.UnsafeRegister(static exchange => ((HttpExchange)exchange!).Cancel(), this);
+        else if (_stop.CanBeCanceled)
+            _registration = _stop.UnsafeRegister(static exchange => ((HttpExchange)exchange!).Cancel(), this);
         return new ValueTask<HttpClientResponse>(this, _source.Version);
     }
 
-    internal HttpClientException Lost() => HttpClientException.OfEnd(new CloseReason(CloseCause.PeerClosed), isInBody: false, Session.Peer);
+    internal HttpClientException Lost() =>
+        HttpClientException.OfEnd(new CloseReason(CloseCause.PeerClosed), isInBody: false, Session.Peer);
 
     internal bool TryClaim() => Interlocked.Exchange(ref _isClaimed, 1) == 0;
 
@@ -99,7 +107,8 @@ internal sealed class HttpExchange : IValueTaskSource<HttpClientResponse>
 
     private void Cancel()
     {
-        if (TryFail(new OperationCanceledException(_stop))) Session.Post(static exchange => ((HttpExchange)exchange!).Session.GiveUp((HttpExchange)exchange), this);
+        if (TryFail(new OperationCanceledException(_stop)))
+            Session.Post(static exchange => ((HttpExchange)exchange!).Session.GiveUp((HttpExchange)exchange), this);
     }
 
     HttpClientResponse IValueTaskSource<HttpClientResponse>.GetResult(short token)
@@ -110,7 +119,8 @@ internal sealed class HttpExchange : IValueTaskSource<HttpClientResponse>
 
     ValueTaskSourceStatus IValueTaskSource<HttpClientResponse>.GetStatus(short token) => _source.GetStatus(token);
 
-    void IValueTaskSource<HttpClientResponse>.OnCompleted(Action<object?> continuation, object? state, short token, ValueTaskSourceOnCompletedFlags flags) =>
+    void IValueTaskSource<HttpClientResponse>.OnCompleted(Action<object?> continuation, object? state, short token,
+        ValueTaskSourceOnCompletedFlags flags) =>
         _source.OnCompleted(continuation, state, token, flags);
 
     // ------------------------------------------------------------------ the body of the request
@@ -119,7 +129,8 @@ internal sealed class HttpExchange : IValueTaskSource<HttpClientResponse>
     internal void StartPump()
     {
         _pumpStop = new CancellationTokenSource();
-        if (Request.ExpectContinue) _continue = new TaskCompletionSource<bool>(TaskCreationOptions.RunContinuationsAsynchronously);
+        if (Request.ExpectContinue)
+            _continue = new TaskCompletionSource<bool>(TaskCreationOptions.RunContinuationsAsynchronously);
         if (IsClaimed) _pumpStop.Cancel();
         _ = Task.Run(PumpAsync);
     }
@@ -163,7 +174,8 @@ internal sealed class HttpExchange : IValueTaskSource<HttpClientResponse>
             // After a cancellation, or the end of the connection, the exception is only a consequence and is not
             // reported.
             if (stop.IsCancellationRequested || _sendEnded || !Session.IsConnected) return;
-            HttpClientException failure = new(HttpClientFailure.RequestBody, $"The body of {Request} was not sent: {e.Message}", e);
+            HttpClientException failure = new(HttpClientFailure.RequestBody,
+                $"The body of {Request} was not sent: {e.Message}", e);
             if (!TryFail(failure)) Body?.Fail(failure);
             Session.Post(static exchange => ((HttpExchange)exchange!).Session.GiveUp((HttpExchange)exchange), this);
             return;

@@ -111,14 +111,18 @@ internal sealed class HttpInflater : OneWayStream
     }
 
     private HttpClientException Malformed(string why, Exception? inner = null) =>
-        new(HttpClientFailure.Decompression, $"The body of {_body.Peer} is not what its Content-Encoding says ({_coding}): {why}.", inner);
+        new(HttpClientFailure.Decompression,
+            $"The body of {_body.Peer} is not what its Content-Encoding says ({_coding}): {why}.", inner);
 
     private int Count(int count)
     {
         _total += count;
-        if (_total > _options.BodyLimitBytes) throw new HttpClientException(HttpClientFailure.TooLarge, $"The body of {_body.Peer} becomes larger than {_options.BodyLimitBytes} bytes (BodyLimitBytes).");
+        if (_total > _options.BodyLimitBytes)
+            throw new HttpClientException(HttpClientFailure.TooLarge,
+                $"The body of {_body.Peer} becomes larger than {_options.BodyLimitBytes} bytes (BodyLimitBytes).");
         if (_total > FreeBytes && _total / _options.DecompressionRatioLimit > _body.Received)
-            throw new HttpClientException(HttpClientFailure.Decompression, $"The body of {_body.Peer} becomes more than {_options.DecompressionRatioLimit} times larger than it was sent (DecompressionRatioLimit).");
+            throw new HttpClientException(HttpClientFailure.Decompression, $"The body of {_body.Peer} becomes more "
+                + $"than {_options.DecompressionRatioLimit} times larger than it was sent (DecompressionRatioLimit).");
         return count;
     }
 

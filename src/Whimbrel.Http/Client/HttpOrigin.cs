@@ -13,9 +13,23 @@ internal sealed class HttpOrigin
         Text = HttpClientRequest.HostOf(uri);
         HttpClientOptions options = pool.Options;
         string host = uri.IdnHost;
-        EndPoint target = options.EndPoint ?? (IPAddress.TryParse(host, out IPAddress? address) ? new IPEndPoint(address, uri.Port) : new DnsEndPoint(host, uri.Port));
-        TlsOptions? tls = uri.Scheme == Uri.UriSchemeHttps ? options.SpokenTls ?? new TlsOptions { ApplicationProtocols = [HttpServer.ApplicationProtocol], HostName = options.EndPoint is null ? null : host } : null;
-        Connector = new Connector(new ClientOptions { Engine = options.Engine, EndPoint = target, Tls = tls, ConnectTimeout = options.ConnectTimeout, SendTimeout = options.SendTimeout });
+        EndPoint target = options.EndPoint ?? (IPAddress.TryParse(host, out IPAddress? address)
+            ? new IPEndPoint(address, uri.Port) : new DnsEndPoint(host, uri.Port));
+        TlsOptions? tls = uri.Scheme == Uri.UriSchemeHttps
+            ? options.SpokenTls ?? new TlsOptions
+            {
+                ApplicationProtocols = [HttpServer.ApplicationProtocol],
+                HostName = options.EndPoint is null ? null : host
+            }
+            : null;
+        Connector = new Connector(new ClientOptions
+        {
+            Engine = options.Engine,
+            EndPoint = target,
+            Tls = tls,
+            ConnectTimeout = options.ConnectTimeout,
+            SendTimeout = options.SendTimeout
+        });
     }
 
     internal Connector Connector { get; }
@@ -44,7 +58,8 @@ internal sealed class HttpOrigin
         get
         {
             int open = OpenBodies;
-            string cure = open == 0 ? "." : $", {open} of them with a response that is neither disposed nor read to its end. Dispose each response, also unread: using HttpClientResponse response = await ...";
+            string cure = open == 0 ? "." : $", {open} of them with a response that is neither disposed nor read to "
+                + $"its end. Dispose each response, also unread: using HttpClientResponse response = await ...";
             return $"All {Connections} connections to {Text} are busy (ConnectionLimit){cure}";
         }
     }

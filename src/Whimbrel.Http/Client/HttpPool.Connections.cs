@@ -17,7 +17,8 @@ public sealed partial class HttpPool
     private bool _isDisposed;
 
     /// <summary>Rents an idle connection, a new one, or the next one that becomes free.</summary>
-    private ValueTask<(PooledSession Session, bool IsReused)> RentAsync(Uri uri, bool mustConnect, CancellationToken stop)
+    private ValueTask<(PooledSession Session, bool IsReused)> RentAsync(Uri uri, bool mustConnect,
+        CancellationToken stop)
     {
         LinkedListNode<TaskCompletionSource<PooledSession?>>? waiter = null;
         HttpOrigin origin;
@@ -33,39 +34,47 @@ public sealed partial class HttpPool
             }
 
             if (origin.Connections < Options.ConnectionLimit) origin.Connections++;
-            else if (origin.Waiters.Count >= Options.WaitingLimit) throw new HttpClientException(HttpClientFailure.TooManyWaiting, $"{origin.Waiters.Count} requests to {origin.Text} wait for a connection already (WaitingLimit). {origin.BusyText}");
-            else waiter = origin.Waiters.AddLast(new TaskCompletionSource<PooledSession?>(TaskCreationOptions.RunContinuationsAsynchronously));
+            else if (origin.Waiters.Count >= Options.WaitingLimit)
+                throw new HttpClientException(HttpClientFailure.TooManyWaiting, $"{origin.Waiters.Count} requests to "
+                    + $"{origin.Text} wait for a connection already (WaitingLimit). {origin.BusyText}");
+            else waiter = origin.Waiters.AddLast(
+                new TaskCompletionSource<PooledSession?>(TaskCreationOptions.RunContinuationsAsynchronously));
         }
 
         return waiter is null ? ConnectAsync(origin, stop) : WaitOrConnectAsync(origin, waiter, stop);
     }
 
-    private async ValueTask<(PooledSession Session, bool IsReused)> WaitOrConnectAsync(HttpOrigin origin, LinkedListNode<TaskCompletionSource<PooledSession?>> waiter, CancellationToken stop)
+    private async ValueTask<(PooledSession Session, bool IsReused)> WaitOrConnectAsync(HttpOrigin origin,
+        LinkedListNode<TaskCompletionSource<PooledSession?>> waiter, CancellationToken stop)
     {
         if (await WaitAsync(origin, waiter, stop).ConfigureAwait(false) is { } freed) return (freed, true);
         return await ConnectAsync(origin, stop).ConfigureAwait(false);
     }
 
     /// <summary>Opens a connection for a request that has reserved it.</summary>
-    private async ValueTask<(PooledSession Session, bool IsReused)> ConnectAsync(HttpOrigin origin, CancellationToken stop)
+    private async ValueTask<(PooledSession Session, bool IsReused)> ConnectAsync(HttpOrigin origin,
+        CancellationToken stop)
     {
         Interlocked.Increment(ref _connects);
         HttpSlot slot = new() { ConnectStartedAt = Stopwatch.GetTimestamp() };
         try
         {
-            Session session = await origin.Connector.ConnectAsync(() => new PooledSession(this, origin, slot), null, stop).ConfigureAwait(false);
+            Session session = await origin.Connector
+                .ConnectAsync(() => new PooledSession(this, origin, slot), null, stop).ConfigureAwait(false);
             return ((PooledSession)session, false);
         }
         catch (Exception e)
         {
             Free(origin, slot);
             if (e is NetworkException failed) throw HttpClientException.OfConnect(failed);
-            if (e is ObjectDisposedException) throw new HttpClientException(HttpClientFailure.Closed, "The pool was disposed.", e);
+            if (e is ObjectDisposedException)
+                throw new HttpClientException(HttpClientFailure.Closed, "The pool was disposed.", e);
             throw;
         }
     }
 
-    private async ValueTask<PooledSession?> WaitAsync(HttpOrigin origin, LinkedListNode<TaskCompletionSource<PooledSession?>> waiter, CancellationToken stop)
+    private async ValueTask<PooledSession?> WaitAsync(HttpOrigin origin,
+        LinkedListNode<TaskCompletionSource<PooledSession?>> waiter, CancellationToken stop)
     {
         try
         {
@@ -74,7 +83,8 @@ public sealed partial class HttpPool
         catch (Exception e) when (e is OperationCanceledException or TimeoutException)
         {
             // A connection given in the same moment is not lost. After this none is given.
-            if (!waiter.Value.TrySetCanceled(CancellationToken.None)) return await waiter.Value.Task.ConfigureAwait(false);
+            if (!waiter.Value.TrySetCanceled(CancellationToken.None))
+                return await waiter.Value.Task.ConfigureAwait(false);
             string busy;
             lock (_gate)
             {
@@ -83,7 +93,8 @@ public sealed partial class HttpPool
             }
 
             if (e is OperationCanceledException) throw new OperationCanceledException(busy, e, stop);
-            throw new HttpClientException(HttpClientFailure.TooManyWaiting, $"No connection became free within {Options.WaitTimeout} (WaitTimeout). {busy}", e);
+            throw new HttpClientException(HttpClientFailure.TooManyWaiting,
+                $"No connection became free within {Options.WaitTimeout} (WaitTimeout). {busy}", e);
         }
     }
 
@@ -189,7 +200,9 @@ public sealed partial class HttpPool
                 waiting += origin.Waiters.Count;
             }
 
-            return new HttpPoolCounters(Interlocked.Read(ref _requests), Interlocked.Read(ref _failures), Interlocked.Read(ref _connects), Interlocked.Read(ref _repeats), Interlocked.Read(ref _redirects), connections, _idle, waiting);
+            return new HttpPoolCounters(Interlocked.Read(ref _requests), Interlocked.Read(ref _failures),
+                Interlocked.Read(ref _connects), Interlocked.Read(ref _repeats), Interlocked.Read(ref _redirects),
+                connections, _idle, waiting);
         }
     }
 
@@ -206,7 +219,8 @@ public sealed partial class HttpPool
             origins = [.. _origins.Values];
             foreach (HttpOrigin origin in origins)
             {
-                foreach (TaskCompletionSource<PooledSession?> waiter in origin.Waiters) waiter.TrySetException(new HttpClientException(HttpClientFailure.Closed, "The pool was disposed."));
+                foreach (TaskCompletionSource<PooledSession?> waiter in origin.Waiters)
+                    waiter.TrySetException(new HttpClientException(HttpClientFailure.Closed, "The pool was disposed."));
                 origin.Waiters.Clear();
             }
         }

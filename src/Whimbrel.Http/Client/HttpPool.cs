@@ -47,7 +47,8 @@ public sealed partial class HttpPool : IAsyncDisposable
     /// <param name="cancellationToken">Cancels the request until the head is received.</param>
     /// <returns>The response; must be disposed.</returns>
     /// <exception cref="HttpClientException">The request has failed.</exception>
-    public async ValueTask<HttpClientResponse> SendAsync(HttpClientRequest request, CancellationToken cancellationToken = default)
+    public async ValueTask<HttpClientResponse> SendAsync(HttpClientRequest request,
+        CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(request);
         cancellationToken.ThrowIfCancellationRequested();
@@ -67,12 +68,14 @@ public sealed partial class HttpPool : IAsyncDisposable
             {
                 since = HttpMetrics.Current is { IsClientHeard: true } ? Stopwatch.GetTimestamp() : 0;
                 activity = StartActivity(request);
-                HttpClientResponse response = await SendOnceAsync(request, HttpTraces.FieldsFor(request), whole?.Token ?? cancellationToken).ConfigureAwait(false);
+                HttpClientResponse response = await SendOnceAsync(request, HttpTraces.FieldsFor(request),
+                    whole?.Token ?? cancellationToken).ConfigureAwait(false);
                 if (since != 0) TellTime(since, request, response, null);
                 if (activity is not null) EndActivity(activity, response.Status, null);
                 since = 0;
                 activity = null;
-                if (followed >= Options.RedirectLimit || HttpRedirect.Next(request, response) is not { } next) return response.Final(whole);
+                if (followed >= Options.RedirectLimit || HttpRedirect.Next(request, response) is not { } next)
+                    return response.Final(whole);
                 response.Dispose();
                 request = next;
                 Interlocked.Increment(ref _redirects);
@@ -81,13 +84,18 @@ public sealed partial class HttpPool : IAsyncDisposable
         catch (Exception e)
         {
             Interlocked.Increment(ref _failures);
-            bool isTimeout = e is OperationCanceledException && whole is { IsCancellationRequested: true } && !cancellationToken.IsCancellationRequested;
+            bool isTimeout = e is OperationCanceledException && whole is { IsCancellationRequested: true }
+                && !cancellationToken.IsCancellationRequested;
             whole?.Dispose();
             string? error = isTimeout ? nameof(HttpClientFailure.RequestTimeout) : ErrorOf(e);
             if (since != 0) TellTime(since, request, null, error);
             if (activity is not null) EndActivity(activity, 0, error);
-            if (isTimeout) throw new HttpClientException(HttpClientFailure.RequestTimeout, $"{request} has no answer within {Options.RequestTimeout} (RequestTimeout).{(e.InnerException is null ? "" : $" {e.Message}")}", e);
-            if (e is OperationCanceledException && cancellationToken.IsCancellationRequested) throw new OperationCanceledException(e.Message, e, cancellationToken);
+            if (isTimeout)
+                throw new HttpClientException(HttpClientFailure.RequestTimeout, $"{request} has no answer within "
+                    + $"{Options.RequestTimeout} (RequestTimeout).{(e.InnerException is null ? "" : $" {e.Message}")}",
+                    e);
+            if (e is OperationCanceledException && cancellationToken.IsCancellationRequested)
+                throw new OperationCanceledException(e.Message, e, cancellationToken);
             throw;
         }
     }
@@ -97,7 +105,8 @@ public sealed partial class HttpPool : IAsyncDisposable
     /// <param name="cancellationToken">Cancels the request until the head is received.</param>
     /// <returns>The response; must be disposed.</returns>
     /// <exception cref="HttpClientException">The request has failed.</exception>
-    public ValueTask<HttpClientResponse> GetAsync(string url, CancellationToken cancellationToken = default) => SendAsync(new HttpClientRequest(HttpVerb.Get, url), cancellationToken);
+    public ValueTask<HttpClientResponse> GetAsync(string url, CancellationToken cancellationToken = default) =>
+        SendAsync(new HttpClientRequest(HttpVerb.Get, url), cancellationToken);
 
     /// <summary>Sends a request and reads the whole body of the response, whatever its status.</summary>
     /// <param name="request">The request; must not change during the call.</param>
@@ -105,18 +114,21 @@ public sealed partial class HttpPool : IAsyncDisposable
     /// <returns>Status and body.</returns>
     /// <exception cref="HttpClientException">The response is not complete, or exceeds
     /// <see cref="HttpClientOptions.BufferedBodyLimitBytes"/>.</exception>
-    public async ValueTask<(int Status, byte[] Body)> FetchAsync(HttpClientRequest request, CancellationToken cancellationToken = default)
+    public async ValueTask<(int Status, byte[] Body)> FetchAsync(HttpClientRequest request,
+        CancellationToken cancellationToken = default)
     {
         using HttpClientResponse response = await SendAsync(request, cancellationToken).ConfigureAwait(false);
         return (response.Status, await response.ReadBytesAsync(cancellationToken).ConfigureAwait(false));
     }
 
-    private async ValueTask<HttpClientResponse> SendOnceAsync(HttpClientRequest request, byte[]? trace, CancellationToken stop)
+    private async ValueTask<HttpClientResponse> SendOnceAsync(HttpClientRequest request, byte[]? trace,
+        CancellationToken stop)
     {
         string? cookies = CookiesFor(request);
         for (int repeats = 0; ; repeats++)
         {
-            (PooledSession session, bool isReused) = await RentAsync(request.Uri, repeats == MostRepeats, stop).ConfigureAwait(false);
+            (PooledSession session, bool isReused) = await RentAsync(request.Uri, repeats == MostRepeats, stop)
+                .ConfigureAwait(false);
             HttpExchange exchange = new(this, session, request, cookies, trace, stop);
             try
             {
@@ -124,7 +136,8 @@ public sealed partial class HttpPool : IAsyncDisposable
                 KeepCookies(request, response);
                 return response;
             }
-            catch (HttpClientException e) when (isReused && e.Failure == HttpClientFailure.ConnectionLost && (!exchange.WasSent || (request.IsRepeatable && !exchange.WasAnswered)))
+            catch (HttpClientException e) when (isReused && e.Failure == HttpClientFailure.ConnectionLost
+                && (!exchange.WasSent || (request.IsRepeatable && !exchange.WasAnswered)))
             {
                 Interlocked.Increment(ref _repeats);
             }
@@ -137,8 +150,10 @@ public sealed partial class HttpPool : IAsyncDisposable
     {
         try
         {
-            (int status, int minor) = response is null ? (0, 0) : (response.Status, response.Head.Head.Reader.MinorVersion);
-            HttpMetrics.Current!.AnswerCame((since, Stopwatch.GetTimestamp()), HttpMetrics.NameOf(request.Method), HttpMetricsPeer.Of(request.Uri), status, minor, error);
+            (int status, int minor) =
+                response is null ? (0, 0) : (response.Status, response.Head.Head.Reader.MinorVersion);
+            HttpMetrics.Current!.AnswerCame((since, Stopwatch.GetTimestamp()), HttpMetrics.NameOf(request.Method),
+                HttpMetricsPeer.Of(request.Uri), status, minor, error);
         }
         catch (Exception e)
         {
@@ -191,7 +206,8 @@ public sealed partial class HttpPool : IAsyncDisposable
     {
         if (Options.Cookies is not { } jar) return;
         HttpResponseHead head = response.Head;
-        for (int index = head.Head.Reader.IndexOf(HttpField.SetCookie); index >= 0; index = head.Head.Reader.IndexOf(HttpField.SetCookie, index + 1))
+        for (int index = head.Head.Reader.IndexOf(HttpField.SetCookie); index >= 0;
+            index = head.Head.Reader.IndexOf(HttpField.SetCookie, index + 1))
         {
             try
             {

@@ -10,4 +10,5 @@ namespace Whimbrel.Http;
 /// <param name="Connections">Current connections, including connect attempts.</param>
 /// <param name="Idle">Current connections without a request.</param>
 /// <param name="Waiting">Requests that currently wait for a connection.</param>
-public readonly record struct HttpPoolCounters(long Requests, long Failures, long Connects, long Repeats, long Redirects, int Connections, int Idle, int Waiting);
+public readonly record struct HttpPoolCounters(long Requests, long Failures, long Connects, long Repeats,
+    long Redirects, int Connections, int Idle, int Waiting);

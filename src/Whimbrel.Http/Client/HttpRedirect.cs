@@ -8,7 +8,9 @@ internal static class HttpRedirect
     /// <summary>Returns the next request; null if the response is to be returned.</summary>
     internal static HttpClientRequest? Next(HttpClientRequest request, HttpClientResponse response)
     {
-        if (response.Status is not (301 or 302 or 303 or 307 or 308) || !response.Head.TryGet(HttpField.Location, out ReadOnlySpan<byte> location)) return null;
+        if (response.Status is not (301 or 302 or 303 or 307 or 308)
+            || !response.Head.TryGet(HttpField.Location, out ReadOnlySpan<byte> location))
+            return null;
         if (!Uri.TryCreate(Encoding.UTF8.GetString(location), UriKind.RelativeOrAbsolute, out Uri? to)) return null;
         if (!to.IsAbsoluteUri || !to.OriginalString.Contains(':', StringComparison.Ordinal) || to.IsFile)
         {
@@ -27,8 +29,10 @@ internal static class HttpRedirect
         bool keepsBody = method == request.Method;
         if (keepsBody && request.Write is not null && !request.CanWriteAgain) return null; // cannot be written again
 
-        if (request.Uri.Fragment.Length > 0 && to.Fragment.Length == 0) to = new UriBuilder(to) { Fragment = request.Uri.Fragment }.Uri;
-        bool isOtherOrigin = Uri.Compare(request.Uri, to, UriComponents.SchemeAndServer | UriComponents.StrongPort, UriFormat.UriEscaped, StringComparison.OrdinalIgnoreCase) != 0;
+        if (request.Uri.Fragment.Length > 0 && to.Fragment.Length == 0)
+            to = new UriBuilder(to) { Fragment = request.Uri.Fragment }.Uri;
+        bool isOtherOrigin = Uri.Compare(request.Uri, to, UriComponents.SchemeAndServer | UriComponents.StrongPort,
+            UriFormat.UriEscaped, StringComparison.OrdinalIgnoreCase) != 0;
         try
         {
             return Make(request, method, to, keepsBody, isOtherOrigin);
@@ -39,9 +43,11 @@ internal static class HttpRedirect
         }
     }
 
-    private static HttpClientRequest Make(HttpClientRequest request, string method, Uri to, bool keepsBody, bool isOtherOrigin)
+    private static HttpClientRequest Make(HttpClientRequest request, string method, Uri to, bool keepsBody,
+        bool isOtherOrigin)
     {
-        HttpClientRequest next = new(method, to) { CloseAfter = request.CloseAfter, ExpectContinue = request.ExpectContinue && keepsBody };
+        HttpClientRequest next =
+            new(method, to) { CloseAfter = request.CloseAfter, ExpectContinue = request.ExpectContinue && keepsBody };
         foreach ((string name, string value) in request.Fields)
         {
             if (isOtherOrigin && IsCredential(name)) continue;
@@ -57,5 +63,7 @@ internal static class HttpRedirect
     }
 
     private static bool IsCredential(string name) =>
-        name.Equals("Authorization", StringComparison.OrdinalIgnoreCase) || name.Equals("Cookie", StringComparison.OrdinalIgnoreCase) || name.Equals("Proxy-Authorization", StringComparison.OrdinalIgnoreCase);
+        name.Equals("Authorization", StringComparison.OrdinalIgnoreCase)
+        || name.Equals("Cookie", StringComparison.OrdinalIgnoreCase)
+        || name.Equals("Proxy-Authorization", StringComparison.OrdinalIgnoreCase);
 }

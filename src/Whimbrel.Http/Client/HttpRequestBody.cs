@@ -23,10 +23,12 @@ internal sealed class HttpRequestBody(HttpExchange exchange, long length) : OneW
         set => throw new NotSupportedException();
     }
 
-    public override async ValueTask WriteAsync(ReadOnlyMemory<byte> buffer, CancellationToken cancellationToken = default)
+    public override async ValueTask WriteAsync(ReadOnlyMemory<byte> buffer,
+        CancellationToken cancellationToken = default)
     {
         if (buffer.IsEmpty) return;
-        if (length >= 0 && buffer.Length > length - _written) throw new InvalidOperationException($"The body becomes longer than was said, which is {length}.");
+        if (length >= 0 && buffer.Length > length - _written)
+            throw new InvalidOperationException($"The body becomes longer than was said, which is {length}.");
         _written += buffer.Length;
         if (_count + buffer.Length > GatherBytes) await SendGatheredAsync(cancellationToken).ConfigureAwait(false);
         if (buffer.Length >= GatherBytes)
@@ -40,18 +42,22 @@ internal sealed class HttpRequestBody(HttpExchange exchange, long length) : OneW
         _count += buffer.Length;
     }
 
-    public override Task WriteAsync(byte[] buffer, int offset, int count, CancellationToken cancellationToken) => WriteAsync(buffer.AsMemory(offset, count), cancellationToken).AsTask();
+    public override Task WriteAsync(byte[] buffer, int offset, int count, CancellationToken cancellationToken) =>
+        WriteAsync(buffer.AsMemory(offset, count), cancellationToken).AsTask();
 
-    public override void Write(byte[] buffer, int offset, int count) => WriteAsync(buffer.AsMemory(offset, count)).AsTask().GetAwaiter().GetResult();
+    public override void Write(byte[] buffer, int offset, int count) =>
+        WriteAsync(buffer.AsMemory(offset, count)).AsTask().GetAwaiter().GetResult();
 
     public override void Flush() => FlushAsync(CancellationToken.None).GetAwaiter().GetResult();
 
-    public override Task FlushAsync(CancellationToken cancellationToken) => SendGatheredAsync(cancellationToken).AsTask();
+    public override Task FlushAsync(CancellationToken cancellationToken) =>
+        SendGatheredAsync(cancellationToken).AsTask();
 
     /// <summary>Sends the rest, and ends the body.</summary>
     internal async ValueTask EndAsync(CancellationToken stop)
     {
-        if (length >= 0 && _written != length) throw new InvalidOperationException($"The body has {_written} bytes, and {length} were said.");
+        if (length >= 0 && _written != length)
+            throw new InvalidOperationException($"The body has {_written} bytes, and {length} were said.");
         await SendGatheredAsync(stop).ConfigureAwait(false);
         exchange.GivesLast();
         if (length >= 0) return;

@@ -70,14 +70,16 @@ public sealed class HttpResponseHead
     /// <summary>Gets the value of a trailer field of a chunked body. Only after the body was read to its end.</summary>
     /// <param name="name">Name of the field, case-insensitive.</param>
     /// <param name="value">Value without surrounding spaces.</param>
-    public bool TryGetTrailer(ReadOnlySpan<byte> name, out ReadOnlySpan<byte> value) => HttpLines.TryFind(Trailers, name, out value);
+    public bool TryGetTrailer(ReadOnlySpan<byte> name, out ReadOnlySpan<byte> value) =>
+        HttpLines.TryFind(Trailers, name, out value);
 
     /// <summary>Returns status and reason phrase, for logs.</summary>
     public override string ToString() => $"{Status} {Encoding.Latin1.GetString(Reason)}".TrimEnd();
 
     // ------------------------------------------------------------------ for the sessions
 
-    internal HttpHead Head => _head ?? throw new InvalidOperationException("The head of an answer is there while its callback runs: copy what is wanted later.");
+    internal HttpHead Head => _head ?? throw new InvalidOperationException(
+        "The head of an answer is there while its callback runs: copy what is wanted later.");
 
     internal ReadOnlySpan<byte> Trailers => Volatile.Read(ref _trailers);
 

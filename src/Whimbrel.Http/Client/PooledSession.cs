@@ -107,7 +107,8 @@ internal sealed class PooledSession : Session
         if (rented is not null) ArrayPool<byte>.Shared.Return(rented);
         if (result == SendResult.Full)
         {
-            exchange.TryFail(new HttpClientException(HttpClientFailure.TooLarge, $"The head of {request.Method} to {Peer} is larger than what may be queued."));
+            exchange.TryFail(new HttpClientException(HttpClientFailure.TooLarge,
+                $"The head of {request.Method} to {Peer} is larger than what may be queued."));
             Finish(isAbort: true);
         }
         else if (isSmall)
@@ -141,7 +142,9 @@ internal sealed class PooledSession : Session
     /// <summary>Called when the body is not wanted any more.</summary>
     internal void GiveUp(HttpClientBody body)
     {
-        if (_exchange?.Body == body) Fail(body.Failure ?? HttpClientException.OfEnd(new CloseReason(CloseCause.LocalAbort), isInBody: true, Peer));
+        if (_exchange?.Body == body)
+            Fail(body.Failure
+                ?? HttpClientException.OfEnd(new CloseReason(CloseCause.LocalAbort), isInBody: true, Peer));
     }
 
     // ------------------------------------------------------------------ the answer
@@ -214,7 +217,8 @@ internal sealed class PooledSession : Session
     private bool TakeHead(HttpExchange exchange, ReadOnlySpan<byte> unread, ref int taken)
     {
         HttpReader head = _reader.Head.Reader;
-        long wanted = head.Framing switch { HttpFraming.None => 0, HttpFraming.Length => head.ContentLength, _ => PrefixBytes };
+        long wanted =
+            head.Framing switch { HttpFraming.None => 0, HttpFraming.Length => head.ContentLength, _ => PrefixBytes };
         byte[] prefix = [];
         int most = (int)Math.Min(Math.Min(wanted, PrefixBytes), unread.Length - taken);
         if (most > 0) prefix = new byte[most];
@@ -224,7 +228,9 @@ internal sealed class PooledSession : Session
         while (true)
         {
             part = _reader.Read(unread[taken..], out int count, most - length);
-            ReadOnlySpan<byte> piece = part is HttpMessagePart.Data or HttpMessagePart.Done ? unread.Slice(taken + _reader.Start, _reader.Length) : default;
+            ReadOnlySpan<byte> piece = part is HttpMessagePart.Data or HttpMessagePart.Done
+                ? unread.Slice(taken + _reader.Start, _reader.Length)
+                : default;
             taken += count;
             if (part == HttpMessagePart.Done) _response.SetTrailers(piece);
             if (part != HttpMessagePart.Data || piece.IsEmpty) break;
@@ -261,7 +267,8 @@ internal sealed class PooledSession : Session
         TimeSpan firstByte = Stopwatch.GetElapsedTime(exchange.SentAt, exchange.AnsweredAt);
         if (_readyAt == 0) return new HttpClientTimes(default, default, firstByte);
         long dialled = _handshakeAt == 0 ? _readyAt : _handshakeAt;
-        HttpClientTimes times = new(Stopwatch.GetElapsedTime(Slot.ConnectStartedAt, dialled), Stopwatch.GetElapsedTime(dialled, _readyAt), firstByte);
+        HttpClientTimes times = new(Stopwatch.GetElapsedTime(Slot.ConnectStartedAt, dialled),
+            Stopwatch.GetElapsedTime(dialled, _readyAt), firstByte);
         _readyAt = 0;
         return times;
     }

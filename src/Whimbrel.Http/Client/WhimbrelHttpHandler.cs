@@ -29,16 +29,19 @@ public sealed class WhimbrelHttpHandler : HttpMessageHandler
     /// <inheritdoc/>
     protected override HttpResponseMessage Send(HttpRequestMessage request, CancellationToken cancellationToken)
     {
-        if (Loop.Current is not null) throw new InvalidOperationException("Send would block the loop: await SendAsync.");
+        if (Loop.Current is not null)
+            throw new InvalidOperationException("Send would block the loop: await SendAsync.");
         return SendAsync(request, cancellationToken).GetAwaiter().GetResult();
     }
 
     /// <inheritdoc/>
-    protected override async Task<HttpResponseMessage> SendAsync(HttpRequestMessage request, CancellationToken cancellationToken)
+    protected override async Task<HttpResponseMessage> SendAsync(HttpRequestMessage request,
+        CancellationToken cancellationToken)
     {
         ArgumentNullException.ThrowIfNull(request);
         if (!CanSpeak(request.Version, request.VersionPolicy))
-            throw new HttpRequestException(HttpRequestError.VersionNegotiationError, $"HTTP/{request.Version} was asked for with {request.VersionPolicy}: only HTTP/1.1 is spoken here.");
+            throw new HttpRequestException(HttpRequestError.VersionNegotiationError,
+                $"HTTP/{request.Version} was asked for with {request.VersionPolicy}: only HTTP/1.1 is spoken here.");
         try
         {
             HttpClientRequest ours = await TranslateAsync(request, cancellationToken).ConfigureAwait(false);
@@ -59,17 +62,20 @@ public sealed class WhimbrelHttpHandler : HttpMessageHandler
 
     private static bool CanSpeak(Version version, HttpVersionPolicy policy) =>
         version == HttpVersion.Version11
-        || policy == (version > HttpVersion.Version11 ? HttpVersionPolicy.RequestVersionOrLower : HttpVersionPolicy.RequestVersionOrHigher);
+        || policy == (version > HttpVersion.Version11
+            ? HttpVersionPolicy.RequestVersionOrLower : HttpVersionPolicy.RequestVersionOrHigher);
 
     // ------------------------------------------------------------------ there
 
-    private static async ValueTask<HttpClientRequest> TranslateAsync(HttpRequestMessage request, CancellationToken cancellationToken)
+    private static async ValueTask<HttpClientRequest> TranslateAsync(HttpRequestMessage request,
+        CancellationToken cancellationToken)
     {
         HttpRequestHeaders headers = request.Headers;
         HttpClientRequest ours;
         try
         {
-            ours = new HttpClientRequest(request.Method.Method, request.RequestUri ?? throw new InvalidOperationException("The request has no URI."))
+            ours = new HttpClientRequest(request.Method.Method,
+                request.RequestUri ?? throw new InvalidOperationException("The request has no URI."))
             {
                 CloseAfter = headers.ConnectionClose == true,
                 ExpectContinue = headers.ExpectContinue == true && request.Content is not null,
@@ -82,7 +88,9 @@ public sealed class WhimbrelHttpHandler : HttpMessageHandler
             throw new HttpRequestException(e.Message, e);
         }
 
-        if (request.Content is { } body) await SetBodyAsync(ours, body, headers.TransferEncodingChunked == true, cancellationToken).ConfigureAwait(false);
+        if (request.Content is { } body)
+            await SetBodyAsync(ours, body, headers.TransferEncodingChunked == true, cancellationToken)
+                .ConfigureAwait(false);
         return ours;
     }
 
@@ -91,15 +99,19 @@ public sealed class WhimbrelHttpHandler : HttpMessageHandler
         foreach ((string name, HeaderStringValues values) in headers)
         {
             // Properties of the request, and its body, determine these fields.
-            if (Is(name, "Connection") || Is(name, "Expect") || Is(name, "Transfer-Encoding") || Is(name, "Content-Length")) continue;
+            if (Is(name, "Connection") || Is(name, "Expect") || Is(name, "Transfer-Encoding")
+                || Is(name, "Content-Length"))
+                continue;
             ours.Add(name, values.ToString().Trim(' '));
         }
     }
 
-    private static async ValueTask SetBodyAsync(HttpClientRequest ours, HttpContent content, bool isChunked, CancellationToken cancellationToken)
+    private static async ValueTask SetBodyAsync(HttpClientRequest ours, HttpContent content, bool isChunked,
+        CancellationToken cancellationToken)
     {
         long? length = isChunked ? null : content.Headers.ContentLength;
-        if (length <= SmallContent && content is ByteArrayContent) ours.SetBody(await content.ReadAsByteArrayAsync(cancellationToken).ConfigureAwait(false));
+        if (length <= SmallContent && content is ByteArrayContent)
+            ours.SetBody(await content.ReadAsByteArrayAsync(cancellationToken).ConfigureAwait(false));
         else ours.SetBody((to, stop) => content.CopyToAsync(to, stop), null, length ?? -1);
         // Content that cannot be written twice throws on the second write.
         ours.CanWriteAgain = true;
@@ -115,7 +127,9 @@ public sealed class WhimbrelHttpHandler : HttpMessageHandler
             Version = head.MinorVersion == 1 ? HttpVersion.Version11 : HttpVersion.Version10,
             RequestMessage = request,
         };
-        if (head.Status != 200 || !head.Reason.SequenceEqual("OK"u8)) response.ReasonPhrase = Encoding.Latin1.GetString(head.Reason); // .NET has it
+        // .NET has it
+        if (head.Status != 200 || !head.Reason.SequenceEqual("OK"u8))
+            response.ReasonPhrase = Encoding.Latin1.GetString(head.Reason);
         response.Content = new StreamContent(new Body(ours, response));
         for (int i = 0; i < head.FieldCount; i++)
         {
@@ -127,10 +141,12 @@ public sealed class WhimbrelHttpHandler : HttpMessageHandler
             {
                 // A repeated Content-Length has one number.
                 if (i != head.Head.Reader.IndexOf(HttpField.ContentLength)) continue;
-                if (value.Contains(',', StringComparison.Ordinal)) value = head.Head.Reader.ContentLength.ToString(CultureInfo.InvariantCulture);
+                if (value.Contains(',', StringComparison.Ordinal))
+                    value = head.Head.Reader.ContentLength.ToString(CultureInfo.InvariantCulture);
             }
 
-            if (!response.Headers.TryAddWithoutValidation(name, value)) response.Content.Headers.TryAddWithoutValidation(name, value);
+            if (!response.Headers.TryAddWithoutValidation(name, value))
+                response.Content.Headers.TryAddWithoutValidation(name, value);
         }
 
         request.RequestUri = ours.Request.Uri;
@@ -143,7 +159,8 @@ public sealed class WhimbrelHttpHandler : HttpMessageHandler
         {
             case HttpClientFailure.ConnectTimeout or HttpClientFailure.HeadTimeout or HttpClientFailure.RequestTimeout:
                 return new TaskCanceledException(e.Message, new TimeoutException(e.Message, e));
-            case HttpClientFailure.RequestBody when e.InnerException is { } users and not (IOException or InvalidOperationException):
+            case HttpClientFailure.RequestBody
+                when e.InnerException is { } users and not (IOException or InvalidOperationException):
                 ExceptionDispatchInfo.Throw(users);
                 return users;
             case HttpClientFailure.Closed:
@@ -174,7 +191,8 @@ public sealed class WhimbrelHttpHandler : HttpMessageHandler
 
         public override bool CanRead => ours.Body.CanRead;
 
-        public override async ValueTask<int> ReadAsync(Memory<byte> buffer, CancellationToken cancellationToken = default)
+        public override async ValueTask<int> ReadAsync(Memory<byte> buffer,
+            CancellationToken cancellationToken = default)
         {
             try
             {
@@ -212,7 +230,8 @@ public sealed class WhimbrelHttpHandler : HttpMessageHandler
             _isOver = true;
             ReadOnlySpan<byte> rest = ours.Head.Trailers;
             while (HttpLines.TryNext(ref rest, out ReadOnlySpan<byte> name, out ReadOnlySpan<byte> value))
-                response.TrailingHeaders.TryAddWithoutValidation(Encoding.ASCII.GetString(name), Encoding.Latin1.GetString(value));
+                response.TrailingHeaders.TryAddWithoutValidation(Encoding.ASCII.GetString(name),
+                    Encoding.Latin1.GetString(value));
             return count;
         }
 

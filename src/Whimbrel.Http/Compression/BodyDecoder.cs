@@ -104,7 +104,8 @@ internal sealed unsafe class BodyDecoder : IDisposable
         return true;
     }
 
-    private static InvalidDataException Malformed() => new("the bytes are not of this coding, or their checksum is wrong");
+    private static InvalidDataException Malformed() =>
+        new("the bytes are not of this coding, or their checksum is wrong");
 
     public void Dispose()
     {

@@ -49,9 +49,12 @@ internal sealed unsafe class BodyEncoder : IDisposable
     internal static int Encode(HttpCoding coding, HttpCompression options, ReadOnlySpan<byte> body, Span<byte> room)
     {
         int written;
-        if (coding == HttpCoding.Brotli) return BrotliEncoder.TryCompress(body, room, out written, options.BrotliLevel, WindowBits) ? written : 0;
+        if (coding == HttpCoding.Brotli)
+            return BrotliEncoder.TryCompress(body, room, out written, options.BrotliLevel, WindowBits) ? written : 0;
         using BodyEncoder encoder = new(coding, null);
-        return encoder.TryOpen(options) && encoder.Encode(body, room, EncoderStep.Finish, out _, out written) ? written : 0;
+        return encoder.TryOpen(options) && encoder.Encode(body, room, EncoderStep.Finish, out _, out written)
+            ? written
+            : 0;
     }
 
     private bool TryOpen(HttpCompression options)
@@ -63,7 +66,9 @@ internal sealed unsafe class BodyEncoder : IDisposable
         }
 
         _zlib = Zlib.NewStream();
-        if (Zlib.DeflateInit(_zlib, options.GzipLevel, Zlib.Deflated, GzipWindowBits, GzipMemoryLevel, Zlib.DefaultStrategy) == Zlib.Ok) return true;
+        if (Zlib.DeflateInit(_zlib, options.GzipLevel, Zlib.Deflated,
+            GzipWindowBits, GzipMemoryLevel, Zlib.DefaultStrategy) == Zlib.Ok)
+            return true;
         Zlib.Free(ref _zlib);
         return false;
     }
@@ -81,20 +86,26 @@ internal sealed unsafe class BodyEncoder : IDisposable
     internal bool Encode(ReadOnlySpan<byte> source, Span<byte> room, EncoderStep step, out int taken, out int written)
     {
         ObjectDisposedException.ThrowIf(_isDisposed, this);
-        return _coding == HttpCoding.Brotli ? EncodeBrotli(source, room, step, out taken, out written) : EncodeGzip(source, room, step, out taken, out written);
+        return _coding == HttpCoding.Brotli
+            ? EncodeBrotli(source, room, step, out taken, out written)
+            : EncodeGzip(source, room, step, out taken, out written);
     }
 
-    private bool EncodeBrotli(ReadOnlySpan<byte> source, Span<byte> room, EncoderStep step, out int taken, out int written)
+    private bool EncodeBrotli(ReadOnlySpan<byte> source, Span<byte> room, EncoderStep step, out int taken,
+        out int written)
     {
-        OperationStatus status = _brotli.Compress(source, room, out taken, out written, isFinalBlock: step == EncoderStep.Finish);
-        Debug.Assert(status is OperationStatus.Done or OperationStatus.DestinationTooSmall, "it cannot fail with valid arguments");
+        OperationStatus status = _brotli.Compress(source, room, out taken, out written,
+            isFinalBlock: step == EncoderStep.Finish);
+        Debug.Assert(status is OperationStatus.Done or OperationStatus.DestinationTooSmall,
+            "it cannot fail with valid arguments");
         if (status != OperationStatus.Done || step != EncoderStep.Flush) return status == OperationStatus.Done;
         status = _brotli.Flush(room[written..], out int flushed);
         written += flushed;
         return status == OperationStatus.Done;
     }
 
-    private bool EncodeGzip(ReadOnlySpan<byte> source, Span<byte> room, EncoderStep step, out int taken, out int written)
+    private bool EncodeGzip(ReadOnlySpan<byte> source, Span<byte> room, EncoderStep step, out int taken,
+        out int written)
     {
         int result;
         fixed (byte* from = source, to = room)
@@ -104,8 +115,14 @@ internal sealed unsafe class BodyEncoder : IDisposable
             _zlib->AvailableIn = (uint)source.Length;
             _zlib->NextOut = to == null ? &none : to;
             _zlib->AvailableOut = (uint)room.Length;
-            result = Zlib.Deflate(_zlib, step switch { EncoderStep.Take => Zlib.NoFlush, EncoderStep.Flush => Zlib.SyncFlush, _ => Zlib.Finish });
-            Debug.Assert(result is Zlib.Ok or Zlib.StreamEnd or Zlib.BufferError, "it cannot fail with valid arguments");
+            result = Zlib.Deflate(_zlib, step switch
+            {
+                EncoderStep.Take => Zlib.NoFlush,
+                EncoderStep.Flush => Zlib.SyncFlush,
+                _ => Zlib.Finish
+            });
+            Debug.Assert(result is Zlib.Ok or Zlib.StreamEnd or Zlib.BufferError,
+                "it cannot fail with valid arguments");
             taken = source.Length - (int)_zlib->AvailableIn;
             written = room.Length - (int)_zlib->AvailableOut;
         }

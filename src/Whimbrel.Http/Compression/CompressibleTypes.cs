@@ -8,9 +8,12 @@ internal static class CompressibleTypes
 {
     private static readonly string[] s_others =
     [
-        "application/json", "application/javascript", "application/xml", "application/x-javascript", "application/jsonl", "application/x-ndjson", "application/ndjson",
-        "application/json-seq", "application/graphql", "application/yaml", "application/toml", "application/sql", "application/rtf", "application/wasm",
-        "application/x-www-form-urlencoded", "application/vnd.ms-fontobject", "font/ttf", "font/otf", "image/bmp", "image/vnd.microsoft.icon", "image/x-icon",
+        "application/json", "application/javascript", "application/xml", "application/x-javascript",
+        "application/jsonl", "application/x-ndjson", "application/ndjson",
+        "application/json-seq", "application/graphql", "application/yaml", "application/toml", "application/sql",
+        "application/rtf", "application/wasm",
+        "application/x-www-form-urlencoded", "application/vnd.ms-fontobject", "font/ttf", "font/otf", "image/bmp",
+        "image/vnd.microsoft.icon", "image/x-icon",
     ];
 
     /// <param name="contentType">Value of Content-Type, with its parameters; empty for none.</param>
@@ -27,7 +30,9 @@ internal static class CompressibleTypes
         return false;
     }
 
-    private static bool StartsWith(ReadOnlySpan<byte> type, ReadOnlySpan<byte> start) => type.Length > start.Length && Ascii.EqualsIgnoreCase(type[..start.Length], start);
+    private static bool StartsWith(ReadOnlySpan<byte> type, ReadOnlySpan<byte> start) =>
+        type.Length > start.Length && Ascii.EqualsIgnoreCase(type[..start.Length], start);
 
-    private static bool EndsWith(ReadOnlySpan<byte> type, ReadOnlySpan<byte> end) => type.Length > end.Length && Ascii.EqualsIgnoreCase(type[^end.Length..], end);
+    private static bool EndsWith(ReadOnlySpan<byte> type, ReadOnlySpan<byte> end) =>
+        type.Length > end.Length && Ascii.EqualsIgnoreCase(type[^end.Length..], end);
 }

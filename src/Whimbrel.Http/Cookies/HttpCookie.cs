@@ -65,18 +65,25 @@ public sealed class HttpCookie
         if (!HttpBytes.IsToken(Name)) throw Mistake("its name is no token");
         foreach (char c in Value)
         {
-            if (c is <= ' ' or >= '\x7F' or '"' or ',' or ';' or '\\') throw Mistake("its value has a space, a control, one of \",;\\ or a letter that is not ASCII: encode it, for instance by percent signs");
+            if (c is <= ' ' or >= '\x7F' or '"' or ',' or ';' or '\\')
+                throw Mistake("its value has a space, a control, one of \",;\\ or a letter that is not ASCII: encode "
+                    + "it, for instance by percent signs");
         }
 
-        if (Name.Length + Value.Length > MostBytes) throw Mistake("name and value are more than 4,096 bytes, which browsers drop");
-        if (!Path.StartsWith('/') || !IsAttribute(Path)) throw Mistake("a path begins with / and is visible ASCII without a semicolon");
-        if (Domain is not null && (!IsAttribute(Domain) || Domain.Contains(':', StringComparison.Ordinal) || !HttpBytes.IsAuthority(Encoding.ASCII.GetBytes(Domain)))) throw Mistake("a domain is the name of a host");
+        if (Name.Length + Value.Length > MostBytes)
+            throw Mistake("name and value are more than 4,096 bytes, which browsers drop");
+        if (!Path.StartsWith('/') || !IsAttribute(Path))
+            throw Mistake("a path begins with / and is visible ASCII without a semicolon");
+        if (Domain is not null && (!IsAttribute(Domain) || Domain.Contains(':', StringComparison.Ordinal)
+            || !HttpBytes.IsAuthority(Encoding.ASCII.GetBytes(Domain))))
+            throw Mistake("a domain is the name of a host");
         CheckRules();
 
         StringBuilder text = new(Name.Length + Value.Length + 128);
         text.Append(Name).Append('=').Append(Value);
         if (Expires is { } expires) text.Append(CultureInfo.InvariantCulture, $"; Expires={expires.UtcDateTime:R}");
-        if (MaxAge is { } age) text.Append(CultureInfo.InvariantCulture, $"; Max-Age={Math.Max(0, (long)age.TotalSeconds)}");
+        if (MaxAge is { } age)
+            text.Append(CultureInfo.InvariantCulture, $"; Max-Age={Math.Max(0, (long)age.TotalSeconds)}");
         if (Domain is not null) text.Append("; Domain=").Append(Domain);
         text.Append("; Path=").Append(Path);
         if (IsSecure) text.Append("; Secure");
@@ -93,8 +100,10 @@ public sealed class HttpCookie
         if (!IsSecure && IsPartitioned) throw Mistake("one that is partitioned must be secure");
         // Browsers compare these prefixes case-insensitively.
         bool isHost = Name.StartsWith("__Host-", StringComparison.OrdinalIgnoreCase);
-        if ((isHost || Name.StartsWith("__Secure-", StringComparison.OrdinalIgnoreCase)) && !IsSecure) throw Mistake("a name with that beginning wants it secure");
-        if (isHost && (Domain is not null || Path != "/")) throw Mistake("a name with that beginning wants the path / and no domain");
+        if ((isHost || Name.StartsWith("__Secure-", StringComparison.OrdinalIgnoreCase)) && !IsSecure)
+            throw Mistake("a name with that beginning wants it secure");
+        if (isHost && (Domain is not null || Path != "/"))
+            throw Mistake("a name with that beginning wants the path / and no domain");
     }
 
     private static bool IsAttribute(string text)

@@ -25,7 +25,8 @@ public readonly struct HttpCookies
             ArgumentNullException.ThrowIfNull(name);
             using HttpRequest.RequestUse use = _request.Enter();
             Span<byte> bytes = stackalloc byte[LongestName];
-            return Encoding.UTF8.TryGetBytes(name, bytes, out int length) && TryGet(bytes[..length], out ReadOnlySpan<byte> value) ? Encoding.UTF8.GetString(value) : null;
+            return Encoding.UTF8.TryGetBytes(name, bytes, out int length)
+                && TryGet(bytes[..length], out ReadOnlySpan<byte> value) ? Encoding.UTF8.GetString(value) : null;
         }
     }
 
@@ -37,7 +38,8 @@ public readonly struct HttpCookies
     {
         using HttpRequest.RequestUse use = _request.Enter();
         HttpReader reader = use.Reader;
-        for (int index = reader.IndexOf(HttpField.Cookie); index >= 0; index = reader.IndexOf(HttpField.Cookie, index + 1))
+        for (int index = reader.IndexOf(HttpField.Cookie); index >= 0;
+            index = reader.IndexOf(HttpField.Cookie, index + 1))
         {
             ReadOnlySpan<byte> rest = use.Head.ValueAt(index);
             while (!rest.IsEmpty)

@@ -123,13 +123,16 @@ internal sealed class ContentTypes
         .zst application/zstd
         """;
 
-    private static readonly FrozenDictionary<string, string> s_known = Table.Split('\n', StringSplitOptions.TrimEntries | StringSplitOptions.RemoveEmptyEntries)
-        .Select(static line => line.Split(' ')).ToFrozenDictionary(static pair => pair[0], static pair => WithCharset(pair[1]), StringComparer.OrdinalIgnoreCase);
+    private static readonly FrozenDictionary<string, string> s_known = Table.Split('\n',
+        StringSplitOptions.TrimEntries | StringSplitOptions.RemoveEmptyEntries)
+        .Select(static line => line.Split(' ')).ToFrozenDictionary(static pair => pair[0],
+            static pair => WithCharset(pair[1]), StringComparer.OrdinalIgnoreCase);
 
     private readonly FrozenDictionary<string, string>? _own;
 
     /// <param name="own">Types with priority, by extension with its dot.</param>
-    internal ContentTypes(IReadOnlyDictionary<string, string>? own = null) => _own = own?.ToFrozenDictionary(StringComparer.OrdinalIgnoreCase);
+    internal ContentTypes(IReadOnlyDictionary<string, string>? own = null) =>
+        _own = own?.ToFrozenDictionary(StringComparer.OrdinalIgnoreCase);
 
     /// <summary>Returns the type of a file by its name; <c>application/octet-stream</c> if the extension is
     /// unknown.</summary>
@@ -149,7 +152,9 @@ internal sealed class ContentTypes
         if (type.Length >= 5 && Ascii.EqualsIgnoreCase(type[..5], "text/"u8)) return true;
         foreach (string other in s_alsoText)
         {
-            if (type.Length >= other.Length && Ascii.EqualsIgnoreCase(other[0] == '+' ? type[^other.Length..] : type, other)) return true;
+            if (type.Length >= other.Length
+                && Ascii.EqualsIgnoreCase(other[0] == '+' ? type[^other.Length..] : type, other))
+                return true;
         }
 
         return false;
@@ -157,10 +162,13 @@ internal sealed class ContentTypes
 
     private static readonly string[] s_alsoText =
     [
-        "+json", "+xml", "application/json", "application/jsonl", "application/x-ndjson", "application/javascript", "application/xml", "application/yaml", "application/toml",
-        "application/wasm", "application/rtf", "application/postscript", "application/vnd.apple.mpegurl", "application/vnd.ms-fontobject", "image/vnd.microsoft.icon", "image/bmp",
+        "+json", "+xml", "application/json", "application/jsonl", "application/x-ndjson", "application/javascript",
+        "application/xml", "application/yaml", "application/toml",
+        "application/wasm", "application/rtf", "application/postscript", "application/vnd.apple.mpegurl",
+        "application/vnd.ms-fontobject", "image/vnd.microsoft.icon", "image/bmp",
         "font/ttf", "font/otf",
     ];
 
-    private static string WithCharset(string type) => type.StartsWith("text/", StringComparison.Ordinal) ? $"{type}; charset=utf-8" : type;
+    private static string WithCharset(string type) =>
+        type.StartsWith("text/", StringComparison.Ordinal) ? $"{type}; charset=utf-8" : type;
 }

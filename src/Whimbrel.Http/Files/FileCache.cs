@@ -52,7 +52,8 @@ internal sealed class FileCache : IDisposable
         }
     }
 
-    internal bool TryGet(ReadOnlySpan<byte> name, [System.Diagnostics.CodeAnalysis.NotNullWhen(true)] out FileEntry? entry)
+    internal bool TryGet(ReadOnlySpan<byte> name,
+        [System.Diagnostics.CodeAnalysis.NotNullWhen(true)] out FileEntry? entry)
     {
         if (!_bySpan.TryGetValue(name, out entry)) return false;
         if (!entry.WasUsed) entry.WasUsed = true; // no write to the shared cache line if it is set
@@ -172,7 +173,8 @@ internal sealed class FileCache : IDisposable
         }
     }
 
-    private sealed class BytesComparer : IEqualityComparer<byte[]>, IAlternateEqualityComparer<ReadOnlySpan<byte>, byte[]>
+    private sealed class BytesComparer
+        : IEqualityComparer<byte[]>, IAlternateEqualityComparer<ReadOnlySpan<byte>, byte[]>
     {
         public bool Equals(byte[]? x, byte[]? y) => x.AsSpan().SequenceEqual(y);
 

@@ -25,7 +25,8 @@ internal sealed class FileRoot(string path, HttpFileLinks links)
     {
         if (KernelProbe.CanStayBelow) return Beneath.Look(_path, name, links);
         if (Resolve(name) is not { } file) return default;
-        return Directory.Exists(file) ? new FoundFile(FoundKind.Folder, default) : File.Exists(file) ? Report(new FileInfo(file)) : default;
+        return Directory.Exists(file) ? new FoundFile(FoundKind.Folder, default)
+            : File.Exists(file) ? Report(new FileInfo(file)) : default;
     }
 
     /// <summary>Opens a file; null if it does not exist. Blocks.</summary>
@@ -37,11 +38,13 @@ internal sealed class FileRoot(string path, HttpFileLinks links)
         if (Resolve(name) is not { } file) return null;
         try
         {
-            SafeFileHandle handle = File.OpenHandle(file, FileMode.Open, FileAccess.Read, FileShare.ReadWrite | FileShare.Delete);
+            SafeFileHandle handle = File.OpenHandle(file, FileMode.Open, FileAccess.Read,
+                FileShare.ReadWrite | FileShare.Delete);
             stamp = FileStamp.Of(handle);
             return handle;
         }
-        catch (Exception e) when (e is FileNotFoundException or DirectoryNotFoundException or UnauthorizedAccessException or PathTooLongException)
+        catch (Exception e) when (e is FileNotFoundException or DirectoryNotFoundException
+            or UnauthorizedAccessException or PathTooLongException)
         {
             return null;
         }
@@ -57,19 +60,23 @@ internal sealed class FileRoot(string path, HttpFileLinks links)
         {
             // .NET cannot open without waiting, and does not report that a file is a FIFO.
             if ((File.GetAttributes(path) & (FileAttributes.Directory | FileAttributes.Device)) != 0) return default;
-            SafeFileHandle handle = File.OpenHandle(path, FileMode.Open, FileAccess.Read, FileShare.ReadWrite | FileShare.Delete);
+            SafeFileHandle handle = File.OpenHandle(path, FileMode.Open, FileAccess.Read,
+                FileShare.ReadWrite | FileShare.Delete);
             return (handle, StampOf(handle));
         }
-        catch (Exception e) when (e is FileNotFoundException or DirectoryNotFoundException or UnauthorizedAccessException or PathTooLongException)
+        catch (Exception e) when (e is FileNotFoundException or DirectoryNotFoundException
+            or UnauthorizedAccessException or PathTooLongException)
         {
             return default;
         }
     }
 
     /// <summary>Returns the current stamp of an open file. Blocks.</summary>
-    internal static FileStamp StampOf(SafeFileHandle handle) => KernelProbe.CanStayBelow ? Beneath.StampOf(handle) : FileStamp.Of(handle);
+    internal static FileStamp StampOf(SafeFileHandle handle) =>
+        KernelProbe.CanStayBelow ? Beneath.StampOf(handle) : FileStamp.Of(handle);
 
-    private static FoundFile Report(FileInfo file) => new(FoundKind.File, new FileStamp(file.Length, file.LastWriteTimeUtc.Ticks, 0, 0));
+    private static FoundFile Report(FileInfo file) =>
+        new(FoundKind.File, new FileStamp(file.Length, file.LastWriteTimeUtc.Ticks, 0, 0));
 
     /// <summary>Resolves a name to a path; null if a link is not allowed.</summary>
     private string? Resolve(ReadOnlySpan<byte> name)
@@ -92,7 +99,8 @@ internal sealed class FileRoot(string path, HttpFileLinks links)
     private static string RealPathOf(string path)
     {
         string real = Path.GetPathRoot(path)!;
-        Stack<string> left = new(path[real.Length..].Split(Path.DirectorySeparatorChar, StringSplitOptions.RemoveEmptyEntries).Reverse());
+        Stack<string> left = new(path[real.Length..]
+            .Split(Path.DirectorySeparatorChar, StringSplitOptions.RemoveEmptyEntries).Reverse());
         for (int followed = 0; left.TryPop(out string? segment);)
         {
             if (segment is "." or "..")
@@ -109,7 +117,9 @@ internal sealed class FileRoot(string path, HttpFileLinks links)
             }
 
             if (Path.IsPathRooted(target)) real = Path.GetPathRoot(target)!;
-            foreach (string part in target[(Path.GetPathRoot(target)?.Length ?? 0)..].Split(Path.DirectorySeparatorChar, StringSplitOptions.RemoveEmptyEntries).Reverse()) left.Push(part);
+            foreach (string part in target[(Path.GetPathRoot(target)?.Length ?? 0)..]
+                .Split(Path.DirectorySeparatorChar, StringSplitOptions.RemoveEmptyEntries).Reverse())
+                left.Push(part);
         }
 
         return real;

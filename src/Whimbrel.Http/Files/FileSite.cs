@@ -54,7 +54,9 @@ internal sealed class FileSite : IDisposable
     {
         ReadOnlySpan<byte> path = request.RouteRest;
         byte[]? rented = null;
-        Span<byte> room = path.Length <= NameOnStack ? stackalloc byte[NameOnStack] : rented = ArrayPool<byte>.Shared.Rent(path.Length);
+        Span<byte> room = path.Length <= NameOnStack
+            ? stackalloc byte[NameOnStack]
+            : rented = ArrayPool<byte>.Shared.Rent(path.Length);
         try
         {
             // A cached name was validated before: the same bytes are the same name.
@@ -105,7 +107,8 @@ internal sealed class FileSite : IDisposable
 
     public void Dispose() => Cache.Dispose();
 
-    private bool TryName(ReadOnlySpan<byte> path, Span<byte> room, out int length) => FilePath.TryRead(path, room, _options.ServesDotFiles, KernelProbe.IsWindows, out length);
+    private bool TryName(ReadOnlySpan<byte> path, Span<byte> room, out int length) =>
+        FilePath.TryRead(path, room, _options.ServesDotFiles, KernelProbe.IsWindows, out length);
 
     private byte[] NameOf(HttpRequest request)
     {
@@ -207,15 +210,21 @@ internal sealed class FileSite : IDisposable
     {
         string type = _types.Of(Encoding.UTF8.GetString(file));
         bool hasGzip = seen is [_, { Kind: FoundKind.File }, _], hasBrotli = seen is [_, _, { Kind: FoundKind.File }];
-        bool isCompressed = _compression is { } wish && seen[0].Stamp.Length >= wish.MinimumBytes && IsSmall(seen[0].Stamp.Length) && CompressibleTypes.Has(Encoding.ASCII.GetBytes(type));
+        bool isCompressed = _compression is { } wish && seen[0].Stamp.Length >= wish.MinimumBytes
+            && IsSmall(seen[0].Stamp.Length) && CompressibleTypes.Has(Encoding.ASCII.GetBytes(type));
         bool varies = hasGzip || hasBrotli || isCompressed;
         FileVariant? plain = null, gzip = null, brotli = null;
         try
         {
-            plain = LoadVariant(file, type, new FileVariant.FileHead(_options.CacheControl, varies, HttpCoding.Identity));
+            plain = LoadVariant(file, type,
+                new FileVariant.FileHead(_options.CacheControl, varies, HttpCoding.Identity));
             if (plain is null) return null;
-            if (hasGzip) gzip = LoadVariant([.. file, .. ".gz"u8], type, new FileVariant.FileHead(_options.CacheControl, varies, HttpCoding.Gzip));
-            if (hasBrotli) brotli = LoadVariant([.. file, .. ".br"u8], type, new FileVariant.FileHead(_options.CacheControl, varies, HttpCoding.Brotli));
+            if (hasGzip)
+                gzip = LoadVariant([.. file, .. ".gz"u8], type,
+                    new FileVariant.FileHead(_options.CacheControl, varies, HttpCoding.Gzip));
+            if (hasBrotli)
+                brotli = LoadVariant([.. file, .. ".br"u8], type,
+                    new FileVariant.FileHead(_options.CacheControl, varies, HttpCoding.Brotli));
             if (isCompressed) gzip ??= Compress(plain, type, HttpCoding.Gzip);
             if (isCompressed) brotli ??= Compress(plain, type, HttpCoding.Brotli);
             return new FileEntry(name, plain, gzip, brotli, seen);
@@ -236,7 +245,8 @@ internal sealed class FileSite : IDisposable
         if (plain.Bytes is not { } bytes) return null;
         byte[] room = new byte[BodyEncoder.RoomFor(bytes.Length)];
         int length = BodyEncoder.Encode(coding, _compression!, bytes.Memory.Span, room);
-        return length > 0 && length < bytes.Length ? FileVariant.InMemory(room.AsSpan(0, length), plain.ModifiedSeconds, type, new FileVariant.FileHead(_options.CacheControl, true, coding)) : null;
+        return length > 0 && length < bytes.Length ? FileVariant.InMemory(room.AsSpan(0, length), plain.ModifiedSeconds,
+            type, new FileVariant.FileHead(_options.CacheControl, true, coding)) : null;
     }
 
     private bool IsSmall(long length) => length <= Math.Min(_options.SmallFileBytes, _options.CacheLimitBytes);
@@ -261,7 +271,8 @@ internal sealed class FileSite : IDisposable
         {
             bytes = new byte[Math.Min(stamp.Length, _options.SmallFileBytes)];
             int length = 0, count;
-            while (length < bytes.Length && (count = RandomAccess.Read(handle, bytes.AsSpan(length), length)) > 0) length += count;
+            while (length < bytes.Length && (count = RandomAccess.Read(handle, bytes.AsSpan(length), length)) > 0)
+                length += count;
             if (length < bytes.Length) bytes = bytes[..length];
             FileStamp now = FileRoot.StampOf(handle);
             if (now == stamp) break;

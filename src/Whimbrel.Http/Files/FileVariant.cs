@@ -13,7 +13,8 @@ internal sealed class FileVariant
 {
     private int _uses = 1;
 
-    private FileVariant(FileSource? source, SharedBytes? bytes, long length, string tag, long modified, string type, FileHead head)
+    private FileVariant(FileSource? source, SharedBytes? bytes, long length, string tag, long modified, string type,
+        FileHead head)
     {
         Source = source;
         Bytes = bytes;
@@ -23,11 +24,13 @@ internal sealed class FileVariant
         Type = Encoding.ASCII.GetBytes(type);
         StringBuilder lines = new();
         if (tag.Length > 0) lines.Append("ETag: ").Append(tag).Append("\r\n");
-        if (modified != HttpConditions.NoDate) lines.Append("Last-Modified: ").Append(HttpTime.TextOf(modified)).Append("\r\n");
+        if (modified != HttpConditions.NoDate)
+            lines.Append("Last-Modified: ").Append(HttpTime.TextOf(modified)).Append("\r\n");
         if (head.CacheControl is { } cacheControl) lines.Append("Cache-Control: ").Append(cacheControl).Append("\r\n");
         if (head.Varies) lines.Append("Vary: Accept-Encoding\r\n");
         Lines = Encoding.ASCII.GetBytes(lines.ToString());
-        if (head.Coding != HttpCoding.Identity) lines.Append(head.Coding == HttpCoding.Brotli ? "Content-Encoding: br\r\n" : "Content-Encoding: gzip\r\n");
+        if (head.Coding != HttpCoding.Identity)
+            lines.Append(head.Coding == HttpCoding.Brotli ? "Content-Encoding: br\r\n" : "Content-Encoding: gzip\r\n");
         BodyLines = Encoding.ASCII.GetBytes(lines.Append("Accept-Ranges: bytes\r\n").ToString());
     }
 
@@ -63,7 +66,9 @@ internal sealed class FileVariant
     internal static FileVariant Open(SafeFileHandle handle, in FileStamp stamp, string type, FileHead head)
     {
         // Length, modification time and change time: a program that writes to the file cannot preserve the last one.
-        string tag = stamp.ChangedTicks == 0 ? $"\"{stamp.Length:x}-{stamp.ModifiedTicks:x}\"" : $"\"{stamp.Length:x}-{stamp.ModifiedTicks:x}-{stamp.ChangedTicks & 0xFFFFFFFFFF:x}\"";
+        string tag = stamp.ChangedTicks == 0
+            ? $"\"{stamp.Length:x}-{stamp.ModifiedTicks:x}\""
+            : $"\"{stamp.Length:x}-{stamp.ModifiedTicks:x}-{stamp.ChangedTicks & 0xFFFFFFFFFF:x}\"";
         return new FileVariant(new FileSource(handle), null, stamp.Length, tag, stamp.ModifiedSeconds, type, head);
     }
 

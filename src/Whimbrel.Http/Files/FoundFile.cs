@@ -28,5 +28,6 @@ internal readonly record struct FileStamp(long Length, long ModifiedTicks, long 
     internal long ModifiedSeconds => (ModifiedTicks - DateTime.UnixEpoch.Ticks) / TimeSpan.TicksPerSecond;
 
     /// <summary>Returns the stamp of an open file on systems without statx.</summary>
-    internal static FileStamp Of(SafeFileHandle handle) => new(RandomAccess.GetLength(handle), File.GetLastWriteTimeUtc(handle).Ticks, 0, 0);
+    internal static FileStamp Of(SafeFileHandle handle) =>
+        new(RandomAccess.GetLength(handle), File.GetLastWriteTimeUtc(handle).Ticks, 0, 0);
 }

@@ -42,7 +42,9 @@ public readonly struct HttpPairs
             using HttpRequest.RequestUse use = Enter();
             int most = Encoding.UTF8.GetMaxByteCount(name.Length);
             Span<byte> bytes = most <= SmallName ? stackalloc byte[SmallName] : new byte[most];
-            return TryGet(bytes[..Encoding.UTF8.GetBytes(name, bytes)], out ReadOnlySpan<byte> value) ? HttpText.DecodePlus(value) : null;
+            return TryGet(bytes[..Encoding.UTF8.GetBytes(name, bytes)], out ReadOnlySpan<byte> value)
+                ? HttpText.DecodePlus(value)
+                : null;
         }
     }
 

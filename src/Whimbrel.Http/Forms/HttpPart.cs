@@ -39,7 +39,8 @@ public sealed class HttpPart
     /// <param name="limitBytes">Largest length in bytes: 0 and more; default 64 KiB.</param>
     /// <param name="cancellationToken">Cancels the read.</param>
     /// <exception cref="HttpProtocolException">The body is larger (413), or malformed.</exception>
-    public async ValueTask<string> ReadTextAsync(int limitBytes = TextLimit, CancellationToken cancellationToken = default)
+    public async ValueTask<string> ReadTextAsync(int limitBytes = TextLimit,
+        CancellationToken cancellationToken = default)
     {
         ArgumentOutOfRangeException.ThrowIfNegative(limitBytes);
         byte[] bytes = new byte[(int)Math.Min(256, (long)limitBytes + 1)];

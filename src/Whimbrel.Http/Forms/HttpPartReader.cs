@@ -32,7 +32,9 @@ internal sealed class HttpPartReader(HttpSession session, Stream body, Multipart
             switch (reading)
             {
                 case MultipartReading.Part:
-                    return _part = new HttpPart(this, TextOf(at, reader.Name, isQuoted: true), reader.FileName is { } file ? SafeName(TextOf(at, file, isQuoted: true)) : null, reader.ContentType is { } type ? TextOf(at, type, isQuoted: false) : null);
+                    return _part = new HttpPart(this, TextOf(at, reader.Name, isQuoted: true),
+                        reader.FileName is { } file ? SafeName(TextOf(at, file, isQuoted: true)) : null,
+                        reader.ContentType is { } type ? TextOf(at, type, isQuoted: false) : null);
                 case MultipartReading.Broken:
                     throw Broken();
                 case MultipartReading.NeedMore when !await FillAsync(cancellationToken).ConfigureAwait(false):
@@ -45,7 +47,9 @@ internal sealed class HttpPartReader(HttpSession session, Stream body, Multipart
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
     internal async ValueTask<int> ReadAsync(HttpPart part, Memory<byte> into, CancellationToken cancellationToken)
     {
-        if (_buffer is null) throw new InvalidOperationException("The form is not read any more: its parts are valid inside await foreach.");
+        if (_buffer is null)
+            throw new InvalidOperationException(
+                "The form is not read any more: its parts are valid inside await foreach.");
         // A part that has ended has no bytes left.
         while (_dataLeft == 0 && part == _part)
         {
@@ -87,7 +91,8 @@ internal sealed class HttpPartReader(HttpSession session, Stream body, Multipart
 
     internal HttpProtocolException Mistake(int status, string text) => session.Mistake(status, text);
 
-    private HttpProtocolException Broken() => Mistake(MultipartReader.StatusOf(reader.Rule), MultipartReader.TextOf(reader.Rule));
+    private HttpProtocolException Broken() =>
+        Mistake(MultipartReader.StatusOf(reader.Rule), MultipartReader.TextOf(reader.Rule));
 
     private async ValueTask<bool> FillAsync(CancellationToken cancellationToken)
     {
@@ -102,7 +107,8 @@ internal sealed class HttpPartReader(HttpSession session, Stream body, Multipart
 
     private string TextOf(int at, Range place, bool isQuoted)
     {
-        string text = Encoding.UTF8.GetString(_buffer.AsSpan(at + place.Start.Value, place.End.Value - place.Start.Value));
+        string text = Encoding.UTF8.GetString(_buffer.AsSpan(at + place.Start.Value,
+            place.End.Value - place.Start.Value));
         return isQuoted && text.Contains('\\', StringComparison.Ordinal) ? Unquote(text) : text;
     }
 
@@ -120,5 +126,6 @@ internal sealed class HttpPartReader(HttpSession session, Stream body, Multipart
 
     /// <summary>Returns the text after the last path separator of any system, without trailing characters that a system
     /// removes.</summary>
-    private static string SafeName(string name) => name[(name.AsSpan().LastIndexOfAny('/', '\\', ':') + 1)..].TrimEnd('.', ' ');
+    private static string SafeName(string name) =>
+        name[(name.AsSpan().LastIndexOfAny('/', '\\', ':') + 1)..].TrimEnd('.', ' ');
 }

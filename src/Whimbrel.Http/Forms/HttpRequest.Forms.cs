@@ -20,7 +20,8 @@ public readonly partial struct HttpRequest
     {
         get
         {
-            if (StreamedBody is not null) throw new InvalidOperationException("The body of this request is a stream: await ReadFormAsync.");
+            if (StreamedBody is not null)
+                throw new InvalidOperationException("The body of this request is a stream: await ReadFormAsync.");
             CheckFormType();
             CheckFormFields(BodyBytes);
             return new HttpPairs(this, isForm: true);
@@ -52,9 +53,11 @@ public readonly partial struct HttpRequest
     /// <param name="cancellationToken">Cancels the read.</param>
     /// <exception cref="HttpProtocolException">The body has another type (415), more than
     /// <see cref="HttpOptions.FormFieldLimit"/> parts (413), or is malformed (400).</exception>
-    public async IAsyncEnumerable<HttpPart> ReadPartsAsync([EnumeratorCancellation] CancellationToken cancellationToken = default)
+    public async IAsyncEnumerable<HttpPart> ReadPartsAsync(
+        [EnumeratorCancellation] CancellationToken cancellationToken = default)
     {
-        if (!MultipartReader.TryFindBoundary(this[HttpField.ContentType], out ReadOnlySpan<byte> boundary)) throw Session.Mistake(415, "The body is no multipart/form-data with a boundary");
+        if (!MultipartReader.TryFindBoundary(this[HttpField.ContentType], out ReadOnlySpan<byte> boundary))
+            throw Session.Mistake(415, "The body is no multipart/form-data with a boundary");
         HttpPartReader parts = new(Session, Body, new MultipartReader(boundary, Session.Options.FormFieldLimit));
         try
         {
@@ -71,11 +74,13 @@ public readonly partial struct HttpRequest
         ReadOnlySpan<byte> type = this[HttpField.ContentType];
         int end = type.IndexOf((byte)';');
         if (end >= 0) type = type[..end];
-        if (HasBody && !Ascii.EqualsIgnoreCase(HttpBytes.Trim(type), "application/x-www-form-urlencoded"u8)) throw Session.Mistake(415, "The body is no application/x-www-form-urlencoded");
+        if (HasBody && !Ascii.EqualsIgnoreCase(HttpBytes.Trim(type), "application/x-www-form-urlencoded"u8))
+            throw Session.Mistake(415, "The body is no application/x-www-form-urlencoded");
     }
 
     private void CheckFormFields(ReadOnlySpan<byte> form)
     {
-        if (form.Count((byte)'&') >= Session.Options.FormFieldLimit) throw Session.Mistake(413, "The form has too many fields");
+        if (form.Count((byte)'&') >= Session.Options.FormFieldLimit)
+            throw Session.Mistake(413, "The form has too many fields");
     }
 }

@@ -9,7 +9,8 @@ namespace Whimbrel.Http;
 // JSON bodies. A malformed one is an error of the client, not of the handler.
 public readonly partial struct HttpRequest
 {
-    private const string Reflection = "The members of the type are found at run time, where trimming may have removed them. Give a JsonTypeInfo of a JsonSerializerContext.";
+    private const string Reflection = "The members of the type are found at run time, where trimming may have removed "
+        + "them. Give a JsonTypeInfo of a JsonSerializerContext.";
 
     /// <summary>Reads the body in memory as JSON (<c>application/json</c>, or a type that ends in <c>+json</c>).
     /// Awaited handlers use <see cref="ReadJsonAsync{T}(JsonTypeInfo{T}, CancellationToken)"/>.</summary>
@@ -32,7 +33,8 @@ public readonly partial struct HttpRequest
     /// form (400).</exception>
     /// <exception cref="InvalidOperationException">The body is a stream, as in an awaited handler.</exception>
     [RequiresUnreferencedCode(Reflection), RequiresDynamicCode(Reflection)]
-    public T? Json<T>(JsonSerializerOptions? options = null) => ParseJson(JsonBytes(), options ?? JsonSerializerOptions.Web, static (body, options) => JsonSerializer.Deserialize<T>(body, options));
+    public T? Json<T>(JsonSerializerOptions? options = null) => ParseJson(JsonBytes(),
+        options ?? JsonSerializerOptions.Web, static (body, options) => JsonSerializer.Deserialize<T>(body, options));
 
     /// <summary>Reads the body of an awaited handler as JSON (<c>application/json</c>, or a type that ends in
     /// <c>+json</c>).</summary>
@@ -60,11 +62,13 @@ public readonly partial struct HttpRequest
     /// <see cref="HttpOptions.BufferedBodyLimitBytes"/> (413), or is missing, malformed or of another form
     /// (400).</exception>
     [RequiresUnreferencedCode(Reflection), RequiresDynamicCode(Reflection)]
-    public async ValueTask<T?> ReadJsonAsync<T>(JsonSerializerOptions? options = null, CancellationToken cancellationToken = default)
+    public async ValueTask<T?> ReadJsonAsync<T>(JsonSerializerOptions? options = null,
+        CancellationToken cancellationToken = default)
     {
         CheckJsonType();
         ReadOnlyMemory<byte> body = await ReadBodyAsync(cancellationToken).ConfigureAwait(false);
-        return ParseJson(body.Span, options ?? JsonSerializerOptions.Web, static (body, options) => JsonSerializer.Deserialize<T>(body, options));
+        return ParseJson(body.Span, options ?? JsonSerializerOptions.Web,
+            static (body, options) => JsonSerializer.Deserialize<T>(body, options));
     }
 
     private delegate T? JsonParser<T, TKind>(ReadOnlySpan<byte> body, TKind kind);
@@ -80,13 +84,16 @@ public readonly partial struct HttpRequest
         catch (JsonException e)
         {
             // The exception's message names types of the program.
-            throw Session.Mistake(400, $"The body is no JSON of the expected form{(e.Path is { Length: > 0 } path ? $" (at {path})" : "")}");
+            throw Session.Mistake(400,
+                $"The body is no JSON of the expected form{(e.Path is { Length: > 0 } path ? $" (at {path})" : "")}");
         }
     }
 
     private ReadOnlySpan<byte> JsonBytes()
     {
-        if (StreamedBody is not null && KnownBody is null) throw new InvalidOperationException("The body of this request is a stream, because its handler is awaited: await ReadJsonAsync.");
+        if (StreamedBody is not null && KnownBody is null)
+            throw new InvalidOperationException(
+                "The body of this request is a stream, because its handler is awaited: await ReadJsonAsync.");
         CheckJsonType();
         return BodyBytes;
     }
@@ -98,7 +105,9 @@ public readonly partial struct HttpRequest
         int end = type.IndexOf((byte)';');
         if (end >= 0) type = type[..end];
         type = HttpBytes.Trim(type);
-        if (type.IsEmpty || Ascii.EqualsIgnoreCase(type, "application/json"u8) || (type.Length > 5 && Ascii.EqualsIgnoreCase(type[^5..], "+json"u8))) return;
+        if (type.IsEmpty || Ascii.EqualsIgnoreCase(type, "application/json"u8)
+            || (type.Length > 5 && Ascii.EqualsIgnoreCase(type[^5..], "+json"u8)))
+            return;
         throw Session.Mistake(415, "The body is no application/json");
     }
 }

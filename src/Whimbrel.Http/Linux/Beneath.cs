@@ -24,12 +24,15 @@ internal static unsafe class Beneath
     private const uint BasicStats = 0x7FF;
     private const int OpenCall = 437;
     private const ulong NoMagicLinks = 0x02, NoLinks = 0x04, StayBelow = 0x08;
-    private const int Again = 11, NoSuchEntry = 2, NoAccess = 13, NoFolder = 20, TooManyLinks = 40, NameTooLong = 36, OtherDevice = 18, NotPermitted = 1, NoSuchCall = 38, NoDevice = 19, NoAddress = 6;
+    private const int Again = 11, NoSuchEntry = 2, NoAccess = 13, NoFolder = 20, TooManyLinks = 40, NameTooLong = 36,
+        OtherDevice = 18, NotPermitted = 1, NoSuchCall = 38, NoDevice = 19, NoAddress = 6;
     private const int Attempts = 8;
 
     // Two flags differ between architectures.
-    private static readonly int s_folder = RuntimeInformation.ProcessArchitecture == Architecture.Arm64 ? 0x4000 : 0x10000;
-    private static readonly int s_noFollow = RuntimeInformation.ProcessArchitecture == Architecture.Arm64 ? 0x8000 : 0x20000;
+    private static readonly int s_folder =
+        RuntimeInformation.ProcessArchitecture == Architecture.Arm64 ? 0x4000 : 0x10000;
+    private static readonly int s_noFollow =
+        RuntimeInformation.ProcessArchitecture == Architecture.Arm64 ? 0x8000 : 0x20000;
 
     private static volatile bool s_hasOpen = true;
 
@@ -112,7 +115,9 @@ internal static unsafe class Beneath
         fixed (byte* name = Encoding.UTF8.GetBytes(path + '\0'))
         {
             int descriptor = OpenPath(name, ReadOnly | NonBlocking | NoTerminal | CloseOnExec, 0);
-            return (descriptor < 0 ? NothingOrThrow("opened") : descriptor) < 0 ? null : RegularFile(descriptor, out stamp);
+            return (descriptor < 0 ? NothingOrThrow("opened") : descriptor) < 0
+                ? null
+                : RegularFile(descriptor, out stamp);
         }
     }
 
@@ -159,7 +164,8 @@ internal static unsafe class Beneath
         TicksOf(stats.ChangedSeconds, stats.ChangedNanoseconds),
         new UInt128(((ulong)stats.DeviceMajor << 32) | stats.DeviceMinor, stats.Inode));
 
-    private static long TicksOf(long seconds, uint nanoseconds) => DateTime.UnixEpoch.Ticks + seconds * TimeSpan.TicksPerSecond + nanoseconds / 100;
+    private static long TicksOf(long seconds, uint nanoseconds) =>
+        DateTime.UnixEpoch.Ticks + seconds * TimeSpan.TicksPerSecond + nanoseconds / 100;
 
     // ------------------------------------------------------------------ the walk
 
@@ -226,7 +232,8 @@ internal static unsafe class Beneath
                 int slash = Array.IndexOf(name, (byte)'/', start);
                 bool isLast = slash < 0 || name[slash + 1] == 0;
                 if (slash >= 0) name[slash] = 0;
-                int next = OpenAt(at, bytes + start, (isLast ? flags : PathOnly | s_folder | CloseOnExec) | s_noFollow, 0);
+                int next = OpenAt(at, bytes + start,
+                    (isLast ? flags : PathOnly | s_folder | CloseOnExec) | s_noFollow, 0);
                 int error = Marshal.GetLastPInvokeError();
                 if (at != folder) _ = Close(at);
                 Marshal.SetLastPInvokeError(error);
@@ -240,9 +247,12 @@ internal static unsafe class Beneath
 
     private static int NothingOrThrow(string what)
     {
-        if (Marshal.GetLastPInvokeError() is NoSuchEntry or NoAccess or NoFolder or TooManyLinks or NameTooLong or OtherDevice or NotPermitted or NoDevice or NoAddress) return -1;
+        if (Marshal.GetLastPInvokeError() is NoSuchEntry or NoAccess or NoFolder or TooManyLinks
+            or NameTooLong or OtherDevice or NotPermitted or NoDevice or NoAddress)
+            return -1;
         throw Unexpected(what);
     }
 
-    private static IOException Unexpected(string what) => new($"A file could not be {what}: {Marshal.GetLastPInvokeErrorMessage()}.");
+    private static IOException Unexpected(string what) =>
+        new($"A file could not be {what}: {Marshal.GetLastPInvokeErrorMessage()}.");
 }

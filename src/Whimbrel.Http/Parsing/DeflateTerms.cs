@@ -51,13 +51,16 @@ internal readonly record struct DeflateTerms
             if (!TryReadExtension(ref field, out ReadOnlySpan<byte> name, out Parameters parameters)) return false;
             if (terms is not null || !Ascii.EqualsIgnoreCase(name, Name) || !parameters.IsKnown) continue;
             // The client's window may be offered without a number, the server's may not.
-            if (parameters.ServerBits == Parameters.NoNumber || parameters.ServerBits is > 0 and < LeastWrittenBits) continue;
+            if (parameters.ServerBits == Parameters.NoNumber || parameters.ServerBits is > 0 and < LeastWrittenBits)
+                continue;
             terms = new DeflateTerms
             {
                 ServerForgets = parameters.ServerForgets || wishes.ServerForgets,
                 ClientForgets = parameters.ClientForgets || wishes.ClientForgets,
                 ServerBits = Math.Min(wishes.ServerBits, parameters.ServerBits > 0 ? parameters.ServerBits : MostBits),
-                ClientBits = parameters.ClientBits == 0 ? MostBits : Math.Min(wishes.ClientBits, parameters.ClientBits > 0 ? parameters.ClientBits : MostBits),
+                ClientBits = parameters.ClientBits == 0
+                    ? MostBits
+                    : Math.Min(wishes.ClientBits, parameters.ClientBits > 0 ? parameters.ClientBits : MostBits),
             };
         }
 
@@ -76,7 +79,8 @@ internal readonly record struct DeflateTerms
         {
             if (!TryReadExtension(ref field, out ReadOnlySpan<byte> name, out Parameters parameters)) return false;
             if (terms is not null || !Ascii.EqualsIgnoreCase(name, Name) || !parameters.IsKnown) return false;
-            if (parameters.ServerBits == Parameters.NoNumber || parameters.ClientBits == Parameters.NoNumber) return false;
+            if (parameters.ServerBits == Parameters.NoNumber || parameters.ClientBits == Parameters.NoNumber)
+                return false;
             if (parameters.ClientBits > 0 && !offer.OffersClientBits) return false;
             if (parameters.ServerBits > offer.ServerBits || parameters.ClientBits > offer.ClientBits) return false;
             if (offer.ServerForgets && !parameters.ServerForgets) return false;
@@ -164,12 +168,15 @@ internal readonly record struct DeflateTerms
         private static int BitsOf(ReadOnlySpan<byte> value)
         {
             if (value.Length == 1 && value[0] is (byte)'8' or (byte)'9') return value[0] - '0';
-            return value.Length == 2 && value[0] == '1' && value[1] is >= (byte)'0' and <= (byte)'5' ? 10 + value[1] - '0' : 0;
+            return value.Length == 2 && value[0] == '1' && value[1] is >= (byte)'0' and <= (byte)'5'
+                ? 10 + value[1] - '0'
+                : 0;
         }
     }
 
     // token *( ";" token [ "=" ( token | quoted token ) ] ), followed by a comma.
-    private static bool TryReadExtension(ref ReadOnlySpan<byte> field, out ReadOnlySpan<byte> name, out Parameters parameters)
+    private static bool TryReadExtension(ref ReadOnlySpan<byte> field, out ReadOnlySpan<byte> name,
+        out Parameters parameters)
     {
         parameters = default;
         if (!TryReadToken(ref field, out name)) return false;

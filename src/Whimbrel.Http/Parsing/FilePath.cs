@@ -10,7 +10,8 @@ namespace Whimbrel.Http.Parsing;
 /// </summary>
 internal static class FilePath
 {
-    private static readonly SearchValues<byte> s_never = SearchValues.Create("\0\x01\x02\x03\x04\x05\x06\a\b\t\n\v\f\r\x0E\x0F\x10\x11\x12\x13\x14\x15\x16\x17\x18\x19\x1A\x1B\x1C\x1D\x1E\x1F\x7F\\"u8);
+    private static readonly SearchValues<byte> s_never = SearchValues.Create("\0\x01\x02\x03\x04\x05\x06\a\b\t\n"u8
+        + "\v\f\r\x0E\x0F\x10\x11\x12\x13\x14\x15\x16\x17\x18\x19\x1A\x1B\x1C\x1D\x1E\x1F\x7F\\"u8);
 
     /// <summary>Reads a name. Returns false if it can be no file, whatever is on the disk.</summary>
     /// <param name="path">Path after the root's slash, percent-encoded, checked by the reader.</param>
@@ -18,7 +19,8 @@ internal static class FilePath
     /// <param name="allowsDots">Whether names may begin with a dot.</param>
     /// <param name="isWindows">Whether the special names of Windows are rejected.</param>
     /// <param name="length">Bytes of the name. Empty, or with a slash at its end: a folder.</param>
-    internal static bool TryRead(ReadOnlySpan<byte> path, Span<byte> name, bool allowsDots, bool isWindows, out int length)
+    internal static bool TryRead(ReadOnlySpan<byte> path, Span<byte> name, bool allowsDots, bool isWindows,
+        out int length)
     {
         length = 0;
         for (int at = 0; at < path.Length; at++)
@@ -59,7 +61,8 @@ internal static class FilePath
         if (segment[^1] is (byte)'.' or (byte)' ') return false;
         int dot = segment.IndexOf((byte)'.');
         ReadOnlySpan<byte> stem = (dot < 0 ? segment : segment[..dot]).TrimEnd((byte)' ');
-        if (stem.Length == 3) return !(Is(stem, "con"u8) || Is(stem, "prn"u8) || Is(stem, "aux"u8) || Is(stem, "nul"u8));
+        if (stem.Length == 3)
+            return !(Is(stem, "con"u8) || Is(stem, "prn"u8) || Is(stem, "aux"u8) || Is(stem, "nul"u8));
         if (stem.Length == 6 && Is(stem, "conin$"u8)) return false;
         if (stem.Length == 7 && Is(stem, "conout$"u8)) return false;
         return stem.Length < 4 || !(Is(stem[..3], "com"u8) || Is(stem[..3], "lpt"u8)) || stem.Length > 5;

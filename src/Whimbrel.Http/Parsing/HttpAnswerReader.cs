@@ -131,13 +131,14 @@ internal sealed class HttpAnswerReader(HttpReaderLimits limits, int interimLimit
         return HttpMessagePart.Head;
     }
 
-    private HttpMessagePart ReadBody(ReadOnlySpan<byte> unread, ref int taken, int most) => _body.Read(unread, out taken, most) switch
-    {
-        HttpReading.Data => HttpMessagePart.Data,
-        HttpReading.Done => End(),
-        HttpReading.Broken => Break(_body.Rule),
-        _ => HttpMessagePart.NeedMore,
-    };
+    private HttpMessagePart ReadBody(ReadOnlySpan<byte> unread, ref int taken, int most) =>
+        _body.Read(unread, out taken, most) switch
+        {
+            HttpReading.Data => HttpMessagePart.Data,
+            HttpReading.Done => End(),
+            HttpReading.Broken => Break(_body.Rule),
+            _ => HttpMessagePart.NeedMore,
+        };
 
     private HttpMessagePart End()
     {

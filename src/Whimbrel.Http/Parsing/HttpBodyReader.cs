@@ -106,7 +106,8 @@ internal struct HttpBodyReader
                 case Expected.Bytes or Expected.ChunkBytes or Expected.BytesUntilClose:
                     return TakePiece(rest.Length, most, ref taken);
                 case Expected.ChunkLine:
-                    if (!ReadChunkLine(rest, ref taken)) return Rule == HttpRule.None ? HttpReading.NeedMore : HttpReading.Broken;
+                    if (!ReadChunkLine(rest, ref taken))
+                        return Rule == HttpRule.None ? HttpReading.NeedMore : HttpReading.Broken;
                     break;
                 case Expected.ChunkEnd:
                     if (rest.Length > 0 && rest[0] != '\r') return Break(HttpRule.BadChunkEnd);
@@ -275,8 +276,11 @@ internal struct HttpBodyReader
     }
 
     /// <summary>Returns whether a field may be a trailer: not one for framing, routing or authentication.</summary>
-    internal static bool MayTrail(HttpField field) => field is not (HttpField.ContentLength or HttpField.TransferEncoding or HttpField.Host or HttpField.Trailer
-        or HttpField.Connection or HttpField.Upgrade or HttpField.Expect or HttpField.Te or HttpField.ContentEncoding or HttpField.ContentType
-        or HttpField.ContentRange or HttpField.Range or HttpField.Authorization or HttpField.ProxyAuthorization or HttpField.ProxyAuthenticate
-        or HttpField.WwwAuthenticate or HttpField.Cookie or HttpField.SetCookie or HttpField.CacheControl);
+    internal static bool MayTrail(HttpField field) =>
+        field is not (HttpField.ContentLength or HttpField.TransferEncoding or HttpField.Host or HttpField.Trailer
+            or HttpField.Connection or HttpField.Upgrade or HttpField.Expect or HttpField.Te
+            or HttpField.ContentEncoding or HttpField.ContentType
+            or HttpField.ContentRange or HttpField.Range or HttpField.Authorization or HttpField.ProxyAuthorization
+            or HttpField.ProxyAuthenticate
+            or HttpField.WwwAuthenticate or HttpField.Cookie or HttpField.SetCookie or HttpField.CacheControl);
 }

@@ -10,18 +10,23 @@ internal static class HttpBytes
     private const int MaxDigits = 19;
 
     /// <summary>Bytes of a token.</summary>
-    internal static readonly SearchValues<byte> Token = SearchValues.Create("!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"u8);
+    internal static readonly SearchValues<byte> Token =
+        SearchValues.Create("!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"u8);
 
     /// <summary>Control characters except HTAB: the first of them in a line is its end, or an error.</summary>
-    internal static readonly SearchValues<byte> NotInLine = SearchValues.Create(Where(static b => (b < 0x20 && b != '\t') || b == 0x7F));
+    internal static readonly SearchValues<byte> NotInLine =
+        SearchValues.Create(Where(static b => (b < 0x20 && b != '\t') || b == 0x7F));
 
     /// <summary>Path bytes that need no check: visible ASCII except <c>"#%&lt;&gt;?</c>.</summary>
-    internal static readonly SearchValues<byte> PlainPath = SearchValues.Create(Where(static b => b is > 0x20 and < 0x7F && !"\"#%<>?"u8.Contains(b)));
+    internal static readonly SearchValues<byte> PlainPath =
+        SearchValues.Create(Where(static b => b is > 0x20 and < 0x7F && !"\"#%<>?"u8.Contains(b)));
 
     /// <summary>Query bytes: a single percent sign is allowed, as browsers send it.</summary>
-    internal static readonly SearchValues<byte> Query = SearchValues.Create(Where(static b => b is > 0x20 and < 0x7F && !"\"#<>"u8.Contains(b)));
+    internal static readonly SearchValues<byte> Query =
+        SearchValues.Create(Where(static b => b is > 0x20 and < 0x7F && !"\"#<>"u8.Contains(b)));
 
-    private static readonly SearchValues<byte> s_hostName = SearchValues.Create("-._~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"u8);
+    private static readonly SearchValues<byte> s_hostName =
+        SearchValues.Create("-._~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"u8);
     private static readonly SearchValues<byte> s_ipLiteral = SearchValues.Create(".:0123456789ABCDEFabcdef"u8);
 
     private static byte[] Where(Func<byte, bool> isIn)
@@ -97,7 +102,8 @@ internal static class HttpBytes
     /// Returns whether the text is a host name or an address, with an optional port. Stricter than the RFC: no percent
     /// signs, commas and the like, which no resolvable name has, and no user.
     /// </summary>
-    internal static bool IsAuthority(ReadOnlySpan<byte> text, bool needsPort = false) => IsAuthority(text, text.Length, needsPort);
+    internal static bool IsAuthority(ReadOnlySpan<byte> text, bool needsPort = false) =>
+        IsAuthority(text, text.Length, needsPort);
 
     /// <summary>Returns the same for the first bytes; the bytes after them speed up searches (see
     /// <see cref="LengthOf"/>).</summary>
@@ -110,7 +116,9 @@ internal static class HttpBytes
             hostEnd = text.IndexOf((byte)']') + 1;
             if (hostEnd == 0) return false;
             ReadOnlySpan<byte> address = text[1..(hostEnd - 1)];
-            if (address.ContainsAnyExcept(s_ipLiteral) || !address.Contains((byte)':') || !IPAddress.IsValidUtf8(address)) return false;
+            if (address.ContainsAnyExcept(s_ipLiteral) || !address.Contains((byte)':')
+                || !IPAddress.IsValidUtf8(address))
+                return false;
         }
         else
         {
@@ -119,7 +127,8 @@ internal static class HttpBytes
         }
 
         if (hostEnd == text.Length) return !needsPort;
-        return text[hostEnd] == ':' && text.Length - hostEnd <= 6 && TryParseLength(text[(hostEnd + 1)..], out long port) && port <= ushort.MaxValue;
+        return text[hostEnd] == ':' && text.Length - hostEnd <= 6
+            && TryParseLength(text[(hostEnd + 1)..], out long port) && port <= ushort.MaxValue;
     }
 
     /// <summary>Takes the next element of a comma-separated list; empty ones are skipped. Returns false at the

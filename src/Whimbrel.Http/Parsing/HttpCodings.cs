@@ -26,7 +26,8 @@ internal static class HttpCodings
     /// <param name="hasGzip">Whether gzip is available.</param>
     /// <param name="hasBrotli">Whether brotli is available.</param>
     /// <param name="refusesIdentity">Whether the client refuses identity.</param>
-    internal static HttpCoding Choose(HttpReader reader, ReadOnlySpan<byte> head, bool hasGzip, bool hasBrotli, out bool refusesIdentity)
+    internal static HttpCoding Choose(HttpReader reader, ReadOnlySpan<byte> head, bool hasGzip, bool hasBrotli,
+        out bool refusesIdentity)
     {
         refusesIdentity = false;
         int index = reader.IndexOf(HttpField.AcceptEncoding);
@@ -49,7 +50,8 @@ internal static class HttpCodings
         }
 
         refusesIdentity = identity == 0 || (identity == Unsaid && others == 0);
-        int ofGzip = hasGzip ? Math.Max(gzip == Unsaid ? others : gzip, 0) : 0, ofBrotli = hasBrotli ? Math.Max(brotli == Unsaid ? others : brotli, 0) : 0;
+        int ofGzip = hasGzip ? Math.Max(gzip == Unsaid ? others : gzip, 0) : 0,
+            ofBrotli = hasBrotli ? Math.Max(brotli == Unsaid ? others : brotli, 0) : 0;
         int best = Math.Max(ofGzip, ofBrotli);
         if (best == 0 || best < identity) return HttpCoding.Identity;
         return ofBrotli == best ? HttpCoding.Brotli : HttpCoding.Gzip;
@@ -58,11 +60,14 @@ internal static class HttpCodings
     /// <summary>Parses a weight in thousandths. An invalid one is 0, so that no coding is chosen by mistake.</summary>
     private static int WeightOf(ReadOnlySpan<byte> parameter)
     {
-        if (parameter.Length < 3 || (parameter[0] | 0x20) != 'q' || parameter[1] != '=' || parameter[2] is not ((byte)'0' or (byte)'1')) return 0;
+        if (parameter.Length < 3 || (parameter[0] | 0x20) != 'q' || parameter[1] != '='
+            || parameter[2] is not ((byte)'0' or (byte)'1'))
+            return 0;
         int weight = (parameter[2] - '0') * Full;
         ReadOnlySpan<byte> digits = parameter[3..];
         if (digits.IsEmpty) return weight;
-        if (digits[0] != '.' || digits.Length > 4 || digits[1..].ContainsAnyExceptInRange((byte)'0', (byte)'9')) return 0;
+        if (digits[0] != '.' || digits.Length > 4 || digits[1..].ContainsAnyExceptInRange((byte)'0', (byte)'9'))
+            return 0;
         int unit = Full;
         foreach (byte digit in digits[1..]) weight += (digit - '0') * (unit /= 10);
         return weight <= Full ? weight : 0;

@@ -25,13 +25,15 @@ internal static class HttpConditions
     /// <param name="tag">Entity tag, with its quotes; empty for none.</param>
     /// <param name="modified">Time of the last modification, in seconds since 1970, or <see cref="NoDate"/>.</param>
     /// <param name="nowSeconds">Current time, in seconds since 1970.</param>
-    internal static ConditionVerdict Judge(HttpReader reader, ReadOnlySpan<byte> head, ReadOnlySpan<byte> tag, long modified, long nowSeconds)
+    internal static ConditionVerdict Judge(HttpReader reader, ReadOnlySpan<byte> head, ReadOnlySpan<byte> tag,
+        long modified, long nowSeconds)
     {
         if (reader.IndexOf(HttpField.IfMatch) >= 0)
         {
             if (!Matches(reader, head, HttpField.IfMatch, tag, isStrong: true)) return ConditionVerdict.Failed;
         }
-        else if (TryDate(reader, head, HttpField.IfUnmodifiedSince, modified, nowSeconds, out long unmodifiedSince) && modified > unmodifiedSince)
+        else if (TryDate(reader, head, HttpField.IfUnmodifiedSince, modified, nowSeconds, out long unmodifiedSince)
+            && modified > unmodifiedSince)
         {
             return ConditionVerdict.Failed;
         }
@@ -43,7 +45,8 @@ internal static class HttpConditions
             return isRead ? ConditionVerdict.NotModified : ConditionVerdict.Failed;
         }
 
-        bool isOld = isRead && TryDate(reader, head, HttpField.IfModifiedSince, modified, nowSeconds, out long modifiedSince) && modified <= modifiedSince;
+        bool isOld = isRead && TryDate(reader, head, HttpField.IfModifiedSince, modified, nowSeconds,
+            out long modifiedSince) && modified <= modifiedSince;
         return isOld ? ConditionVerdict.NotModified : ConditionVerdict.Go;
     }
 
@@ -54,7 +57,8 @@ internal static class HttpConditions
     /// <param name="tag">Entity tag, with its quotes; empty for none.</param>
     /// <param name="modified">Time of the last modification, in seconds since 1970, or <see cref="NoDate"/>.</param>
     /// <param name="nowSeconds">Current time, in seconds since 1970.</param>
-    internal static bool MaySendParts(HttpReader reader, ReadOnlySpan<byte> head, ReadOnlySpan<byte> tag, long modified, long nowSeconds)
+    internal static bool MaySendParts(HttpReader reader, ReadOnlySpan<byte> head, ReadOnlySpan<byte> tag, long modified,
+        long nowSeconds)
     {
         int index = reader.IndexOf(HttpField.IfRange);
         if (index < 0) return true;
@@ -71,14 +75,17 @@ internal static class HttpConditions
         return head.Slice(place.ValueStart, place.ValueLength);
     }
 
-    private static bool TryDate(HttpReader reader, ReadOnlySpan<byte> head, HttpField field, long modified, long nowSeconds, out long date)
+    private static bool TryDate(HttpReader reader, ReadOnlySpan<byte> head, HttpField field, long modified,
+        long nowSeconds, out long date)
     {
         date = 0;
         int index = reader.IndexOf(field);
-        return index >= 0 && modified != NoDate && reader.IndexOf(field, index + 1) < 0 && HttpTime.TryRead(ValueOf(reader, head, index), nowSeconds, out date);
+        return index >= 0 && modified != NoDate && reader.IndexOf(field, index + 1) < 0
+            && HttpTime.TryRead(ValueOf(reader, head, index), nowSeconds, out date);
     }
 
-    private static bool Matches(HttpReader reader, ReadOnlySpan<byte> head, HttpField field, ReadOnlySpan<byte> tag, bool isStrong)
+    private static bool Matches(HttpReader reader, ReadOnlySpan<byte> head, HttpField field, ReadOnlySpan<byte> tag,
+        bool isStrong)
     {
         for (int index = reader.IndexOf(field); index >= 0; index = reader.IndexOf(field, index + 1))
         {

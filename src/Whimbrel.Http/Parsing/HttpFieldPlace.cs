@@ -6,4 +6,5 @@ namespace Whimbrel.Http.Parsing;
 /// <param name="ValueLength">Bytes of the value.</param>
 /// <param name="NameLength">Bytes of the name.</param>
 /// <param name="Field">Known field, or Other.</param>
-internal readonly record struct HttpFieldPlace(int NameStart, int ValueStart, int ValueLength, ushort NameLength, HttpField Field);
+internal readonly record struct HttpFieldPlace(int NameStart, int ValueStart, int ValueLength, ushort NameLength,
+    HttpField Field);

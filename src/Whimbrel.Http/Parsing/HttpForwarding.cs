@@ -13,13 +13,16 @@ internal static class HttpForwarding
         ReadOnlySpan<byte> name = head.NameAt(index);
         switch (head.Reader[index].Field)
         {
-            case HttpField.Connection or HttpField.KeepAlive or HttpField.ProxyAuthenticate or HttpField.ProxyAuthorization:
-            case HttpField.Te or HttpField.Trailer or HttpField.TransferEncoding or HttpField.ContentLength or HttpField.Upgrade:
+            case HttpField.Connection or HttpField.KeepAlive or HttpField.ProxyAuthenticate
+                or HttpField.ProxyAuthorization:
+            case HttpField.Te or HttpField.Trailer or HttpField.TransferEncoding or HttpField.ContentLength
+                or HttpField.Upgrade:
             case HttpField.Other when Ascii.EqualsIgnoreCase(name, "Proxy-Connection"u8):
                 return false;
         }
 
-        for (int at = head.Reader.IndexOf(HttpField.Connection); at >= 0; at = head.Reader.IndexOf(HttpField.Connection, at + 1))
+        for (int at = head.Reader.IndexOf(HttpField.Connection); at >= 0;
+            at = head.Reader.IndexOf(HttpField.Connection, at + 1))
         {
             ReadOnlySpan<byte> list = head.ValueAt(at);
             while (HttpBytes.TryNextElement(ref list, out ReadOnlySpan<byte> named))

@@ -53,7 +53,8 @@ internal static class HttpLines
         {
             colon = line.IndexOfAnyExcept(HttpBytes.Token);
             if (colon < 0) return HttpRule.NoColon;
-            if (line[colon] != ':') return line[colon] is (byte)' ' or (byte)'\t' ? HttpRule.SpaceInName : HttpRule.BadName;
+            if (line[colon] != ':')
+                return line[colon] is (byte)' ' or (byte)'\t' ? HttpRule.SpaceInName : HttpRule.BadName;
         }
 
         int from = colon + 1, to = line.Length;
@@ -76,7 +77,8 @@ internal static class HttpLines
     }
 
     /// <summary>Gets the next of some checked lines.</summary>
-    internal static bool TryNext(scoped ref ReadOnlySpan<byte> rest, out ReadOnlySpan<byte> name, out ReadOnlySpan<byte> value)
+    internal static bool TryNext(scoped ref ReadOnlySpan<byte> rest, out ReadOnlySpan<byte> name,
+        out ReadOnlySpan<byte> value)
     {
         name = value = default;
         if (rest.IsEmpty) return false;

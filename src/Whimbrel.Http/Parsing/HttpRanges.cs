@@ -83,7 +83,8 @@ internal static class HttpRanges
     {
         number = 0;
         if (digits.IsEmpty || digits.ContainsAnyExceptInRange((byte)'0', (byte)'9')) return false;
-        if (!HttpBytes.TryParseLength(digits.TrimStart((byte)'0'), out number) && digits.ContainsAnyExcept((byte)'0')) number = long.MaxValue;
+        if (!HttpBytes.TryParseLength(digits.TrimStart((byte)'0'), out number) && digits.ContainsAnyExcept((byte)'0'))
+            number = long.MaxValue;
         return true;
     }
 }

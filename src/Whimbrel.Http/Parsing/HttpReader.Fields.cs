@@ -17,7 +17,8 @@ internal sealed partial class HttpReader
         switch (place.Field)
         {
             case HttpField.Host:
-                if (!HttpBytes.IsAuthority(bytes, place.ValueLength)) return IsResponse ? HttpRule.None : HttpRule.BadHost;
+                if (!HttpBytes.IsAuthority(bytes, place.ValueLength))
+                    return IsResponse ? HttpRule.None : HttpRule.BadHost;
                 return HttpRule.None;
             case HttpField.ContentLength:
                 return _isLenient ? ReadLengths(value) : ReadLength(value);
@@ -59,7 +60,8 @@ internal sealed partial class HttpReader
     private HttpRule Fold(ReadOnlySpan<byte> line)
     {
         HttpFieldPlace place = _fields[Count - 1];
-        if (!_isLenient || place.Field is HttpField.ContentLength or HttpField.TransferEncoding) return HttpRule.FoldedField;
+        if (!_isLenient || place.Field is HttpField.ContentLength or HttpField.TransferEncoding)
+            return HttpRule.FoldedField;
         ReadOnlySpan<byte> value = HttpBytes.Trim(line);
         if (value.IsEmpty) return HttpRule.None;
         int start = _lineStart + line.IndexOf(value[0]), end = start + value.Length;
@@ -123,7 +125,8 @@ internal sealed partial class HttpReader
     {
         if (_isChunked && MinorVersion == 0) return HttpRule.TransferEncodingIn10;
         if (_isChunked && ContentLength >= 0) return HttpRule.TwoFramings;
-        if (MinorVersion == 0 && ContentLength < 0 && Verb is (HttpVerb.Post or HttpVerb.Put or HttpVerb.Patch)) return HttpRule.MissingLength;
+        if (MinorVersion == 0 && ContentLength < 0 && Verb is (HttpVerb.Post or HttpVerb.Put or HttpVerb.Patch))
+            return HttpRule.MissingLength;
         int host = IndexOf(HttpField.Host);
         if (host < 0 && MinorVersion == 1 && _limits.RequireHost) return HttpRule.MissingHost;
         if (host >= 0)
@@ -138,7 +141,9 @@ internal sealed partial class HttpReader
         Framing = _isChunked ? HttpFraming.Chunked : ContentLength > 0 ? HttpFraming.Length : HttpFraming.None;
         // Without a body there is nothing to wait for.
         if (Framing == HttpFraming.None) ExpectsContinue = false;
-        return Framing == HttpFraming.Length && ContentLength > _limits.BodyBytes ? HttpRule.BodyTooLarge : HttpRule.None;
+        return Framing == HttpFraming.Length && ContentLength > _limits.BodyBytes
+            ? HttpRule.BodyTooLarge
+            : HttpRule.None;
     }
 
     private HttpRule FrameResponse()
@@ -158,6 +163,8 @@ internal sealed partial class HttpReader
             0 => HttpFraming.None,
             _ => HttpFraming.Length,
         };
-        return Framing == HttpFraming.Length && ContentLength > _limits.BodyBytes ? HttpRule.BodyTooLarge : HttpRule.None;
+        return Framing == HttpFraming.Length && ContentLength > _limits.BodyBytes
+            ? HttpRule.BodyTooLarge
+            : HttpRule.None;
     }
 }

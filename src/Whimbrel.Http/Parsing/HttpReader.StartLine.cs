@@ -29,7 +29,9 @@ internal sealed partial class HttpReader
 
     private HttpRule ReadVersion(ReadOnlySpan<byte> version)
     {
-        if (!version.StartsWith("HTTP/"u8) || version[6] != '.' || !char.IsAsciiDigit((char)version[5]) || !char.IsAsciiDigit((char)version[7])) return HttpRule.BadVersion;
+        if (!version.StartsWith("HTTP/"u8) || version[6] != '.' || !char.IsAsciiDigit((char)version[5])
+            || !char.IsAsciiDigit((char)version[7]))
+            return HttpRule.BadVersion;
         if (version[5] != '1') return HttpRule.UnsupportedVersion;
         // A higher minor version is handled as 1.1 (RFC 9110, 2.5).
         MinorVersion = version[7] == '0' ? 0 : 1;
@@ -86,7 +88,8 @@ internal sealed partial class HttpReader
 
     private HttpRule ReadAuthorityForm(ReadOnlySpan<byte> target, int start)
     {
-        if (!HttpBytes.IsAuthority(target, needsPort: true)) return IsOfQueryBytes(target) ? HttpRule.TargetForm : HttpRule.BadTarget;
+        if (!HttpBytes.IsAuthority(target, needsPort: true))
+            return IsOfQueryBytes(target) ? HttpRule.TargetForm : HttpRule.BadTarget;
         Authority = At(start, target.Length);
         return HttpRule.None;
     }
@@ -113,7 +116,8 @@ internal sealed partial class HttpReader
 
             if (bytes[at] == '?') break;
             if (bytes[at] != '%') return HttpRule.BadTarget;
-            if (length - at < 3 || HttpBytes.HexOf(bytes[at + 1]) < 0 || HttpBytes.HexOf(bytes[at + 2]) < 0) return HttpRule.BadPercent;
+            if (length - at < 3 || HttpBytes.HexOf(bytes[at + 1]) < 0 || HttpBytes.HexOf(bytes[at + 2]) < 0)
+                return HttpRule.BadPercent;
             if (bytes[at + 1] == '0' && bytes[at + 2] == '0') return HttpRule.BadPercent;
             HasEncodedPath = true;
             at += 3;
@@ -134,8 +138,12 @@ internal sealed partial class HttpReader
         if (rule != HttpRule.None) return rule;
         // Many servers omit the space if there is no reason phrase.
         bool hasReason = line.Length >= ReasonStart && line[CodeEnd] == ' ';
-        if (line.Length < CodeEnd || line[VersionLength] != ' ' || !(hasReason || (_isLenient && line.Length == CodeEnd))) return HttpRule.BadStatusLine;
-        if (!HttpBytes.TryParseLength(line[CodeStart..CodeEnd], out long status) || status < 100 || status > (_isLenient ? 999 : 599)) return HttpRule.BadStatusLine;
+        if (line.Length < CodeEnd || line[VersionLength] != ' '
+            || !(hasReason || (_isLenient && line.Length == CodeEnd)))
+            return HttpRule.BadStatusLine;
+        if (!HttpBytes.TryParseLength(line[CodeStart..CodeEnd], out long status) || status < 100
+            || status > (_isLenient ? 999 : 599))
+            return HttpRule.BadStatusLine;
         Status = (int)status;
         Reason = hasReason ? At(ReasonStart, line.Length - ReasonStart) : default;
         return HttpRule.None;

@@ -136,7 +136,8 @@ internal sealed partial class HttpReader
     /// <summary>Begins a response.</summary>
     /// <param name="limits">Size limits.</param>
     /// <param name="answersHead">Whether the request was HEAD: there is no body, whatever the fields are.</param>
-    internal void BeginResponse(in HttpReaderLimits limits, bool answersHead) => Begin(limits, isResponse: true, answersHead);
+    internal void BeginResponse(in HttpReaderLimits limits, bool answersHead) =>
+        Begin(limits, isResponse: true, answersHead);
 
     private void Begin(in HttpReaderLimits limits, bool isResponse, bool answersHead)
     {
@@ -221,7 +222,8 @@ internal sealed partial class HttpReader
             _has |= 1UL << (int)place.Field;
             _first[(int)place.Field] = (short)(Count - 1);
         }
-        else if (place.Field is HttpField.Host or HttpField.TransferEncoding or HttpField.ContentType) return HttpRule.DuplicateField;
+        else if (place.Field is HttpField.Host or HttpField.TransferEncoding or HttpField.ContentType)
+            return HttpRule.DuplicateField;
         else if (place.Field is HttpField.ContentLength && !_isLenient) return HttpRule.DuplicateField;
         return Understand(place, unread[place.ValueStart..]);
     }

@@ -24,7 +24,9 @@ internal static class HttpRules
     /// <param name="options">Options of the server.</param>
     internal static string TextOfTooLarge(bool isKept, HttpOptions options) => string.Create(
         CultureInfo.InvariantCulture,
-        $"{TextOf(HttpRule.BodyTooLarge)}: HttpOptions.{(isKept ? nameof(HttpOptions.BufferedBodyLimitBytes) : nameof(HttpOptions.BodyLimitBytes))} is {(isKept ? options.BufferedBodyLimitBytes : options.BodyLimitBytes)} bytes");
+        $"{TextOf(HttpRule.BodyTooLarge)}: "
+        + $"HttpOptions.{(isKept ? nameof(HttpOptions.BufferedBodyLimitBytes) : nameof(HttpOptions.BodyLimitBytes))} "
+        + $"is {(isKept ? options.BufferedBodyLimitBytes : options.BodyLimitBytes)} bytes");
 
     /// <summary>Returns the error as a sentence without its full stop. It contains no received data.</summary>
     internal static string TextOf(HttpRule rule) => rule switch

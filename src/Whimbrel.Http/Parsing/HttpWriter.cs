@@ -131,7 +131,8 @@ internal ref struct HttpWriter
     }
 
     /// <summary>Writes one field as a line. Returns false if it does not fit.</summary>
-    internal static bool TryWriteField(Span<byte> room, ReadOnlySpan<char> name, ReadOnlySpan<char> value, out int written)
+    internal static bool TryWriteField(Span<byte> room, ReadOnlySpan<char> name, ReadOnlySpan<char> value,
+        out int written)
     {
         if (!HttpBytes.IsToken(name)) RefuseName();
         CheckText(value);
@@ -180,7 +181,8 @@ internal ref struct HttpWriter
     internal static void CheckValue(ReadOnlySpan<byte> value, string name)
     {
         if (value.ContainsAny(HttpBytes.NotInLine)) RefuseControl(name);
-        if (!value.IsEmpty && (value[0] is (byte)' ' or (byte)'\t' || value[^1] is (byte)' ' or (byte)'\t')) RefuseSpace(name);
+        if (!value.IsEmpty && (value[0] is (byte)' ' or (byte)'\t' || value[^1] is (byte)' ' or (byte)'\t'))
+            RefuseSpace(name);
     }
 
     /// <summary>Checks as <see cref="CheckValue"/>, and rejects non-ASCII characters.</summary>
@@ -203,37 +205,48 @@ internal ref struct HttpWriter
     private void Frame(bool isChunked, long bytes)
     {
         Enter(Written.StartLine);
-        if (_isFramed) throw new InvalidOperationException("The message has its framing already: a body has one length, or is chunked.");
+        if (_isFramed)
+            throw new InvalidOperationException(
+                "The message has its framing already: a body has one length, or is chunked.");
         bool hasNoBody = _status is >= 100 and < 200 or 204;
-        if (hasNoBody || (_status == 304 && isChunked)) throw new InvalidOperationException($"An answer with status {_status} has no body.");
+        if (hasNoBody || (_status == 304 && isChunked))
+            throw new InvalidOperationException($"An answer with status {_status} has no body.");
         _isFramed = true;
     }
 
     private readonly void Enter(Written wanted)
     {
-        if (_written != wanted) throw new InvalidOperationException("The parts of a message come in their order: start line, fields, end of the head, body.");
+        if (_written != wanted)
+            throw new InvalidOperationException(
+                "The parts of a message come in their order: start line, fields, end of the head, body.");
     }
 
     [DoesNotReturn]
-    private static void RefuseName() => throw new ArgumentException("The name of a field is a token: letters, digits and a few signs, at least one of them.", "name");
+    private static void RefuseName() => throw new ArgumentException(
+        "The name of a field is a token: letters, digits and a few signs, at least one of them.", "name");
 
     [DoesNotReturn]
-    private static void RefuseFraming() => throw new ArgumentException("Content-Length and Transfer-Encoding follow from the body: they are not set as fields.", "name");
+    private static void RefuseFraming() => throw new ArgumentException(
+        "Content-Length and Transfer-Encoding follow from the body: they are not set as fields.", "name");
 
     [DoesNotReturn]
-    private static void RefuseControl(string name) => throw new ArgumentException("A value has no control characters: CR and LF would end its line, and what follows would be taken for a field.", name);
+    private static void RefuseControl(string name) => throw new ArgumentException("A value has no control characters: "
+        + "CR and LF would end its line, and what follows would be taken for a field.", name);
 
     [DoesNotReturn]
-    private static void RefuseSpace(string name) => throw new ArgumentException("A value has no space at its ends: a reader takes it away.", name);
+    private static void RefuseSpace(string name) =>
+        throw new ArgumentException("A value has no space at its ends: a reader takes it away.", name);
 
     [DoesNotReturn]
-    private static void RefuseLetter() => throw new ArgumentException("A value is ASCII: encode other letters as its field says, for instance by percent signs.", "value");
+    private static void RefuseLetter() => throw new ArgumentException(
+        "A value is ASCII: encode other letters as its field says, for instance by percent signs.", "value");
 
     [DoesNotReturn]
     private static void RefuseMethod() => throw new ArgumentException("A method is a token.", "method");
 
     [DoesNotReturn]
-    private static void RefuseTarget() => throw new ArgumentException("A target is visible ASCII without a fragment: encode all else by percent signs.", "target");
+    private static void RefuseTarget() => throw new ArgumentException(
+        "A target is visible ASCII without a fragment: encode all else by percent signs.", "target");
 
     // ------------------------------------------------------------------ bytes
 

@@ -95,7 +95,8 @@ internal static class KnownFields
     internal static ReadOnlySpan<byte> NameOf(HttpField field) => s_names[(int)field];
 
     /// <summary>Returns a received name as text, without allocation if it has the canonical form.</summary>
-    internal static string TextOf(HttpField field, ReadOnlySpan<byte> name) => name.SequenceEqual(s_names[(int)field]) ? s_texts[(int)field] : Encoding.ASCII.GetString(name);
+    internal static string TextOf(HttpField field, ReadOnlySpan<byte> name) =>
+        name.SequenceEqual(s_names[(int)field]) ? s_texts[(int)field] : Encoding.ASCII.GetString(name);
 
     /// <summary>Finds a field by name, ignoring case.</summary>
     /// <param name="name">A token of one byte or more.</param>
@@ -103,12 +104,14 @@ internal static class KnownFields
     {
         for (int field = s_first[BucketOf(name)]; field != 0; field = s_next[field])
         {
-            if (name.SequenceEqual(s_names[field]) || Ascii.EqualsIgnoreCase(name, s_names[field])) return (HttpField)field;
+            if (name.SequenceEqual(s_names[field]) || Ascii.EqualsIgnoreCase(name, s_names[field]))
+                return (HttpField)field;
         }
 
         return HttpField.Other;
     }
 
     // Length, first and last letter distinguish nearly all of them.
-    private static int BucketOf(ReadOnlySpan<byte> name) => (name.Length * 37 + (name[0] | 0x20) * 11 + (name[^1] | 0x20)) & (Buckets - 1);
+    private static int BucketOf(ReadOnlySpan<byte> name) =>
+        (name.Length * 37 + (name[0] | 0x20) * 11 + (name[^1] | 0x20)) & (Buckets - 1);
 }

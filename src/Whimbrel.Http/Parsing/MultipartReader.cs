@@ -15,7 +15,8 @@ internal sealed class MultipartReader
 
     private const int FieldLimit = 16;
     private const int MaxBoundary = 70;
-    private static readonly SearchValues<byte> s_boundary = SearchValues.Create("'()+_,-./:=? 0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"u8);
+    private static readonly SearchValues<byte> s_boundary =
+        SearchValues.Create("'()+_,-./:=? 0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"u8);
 
     private readonly byte[] _delimiter; // CR LF -- boundary
     private readonly int _partLimit;
@@ -68,14 +69,16 @@ internal sealed class MultipartReader
     {
         boundary = default;
         int end = contentType.IndexOf((byte)';');
-        if (end < 0 || !Ascii.EqualsIgnoreCase(HttpBytes.Trim(contentType[..end]), "multipart/form-data"u8)) return false;
+        if (end < 0 || !Ascii.EqualsIgnoreCase(HttpBytes.Trim(contentType[..end]), "multipart/form-data"u8))
+            return false;
         Parameters rest = new(contentType[end..]);
         while (rest.TryNext(out ReadOnlySpan<byte> name, out Range value))
         {
             if (!Ascii.EqualsIgnoreCase(name, "boundary"u8)) continue;
             if (!boundary.IsEmpty) return false;
             boundary = contentType[end..][value];
-            if (boundary.Length is 0 or > MaxBoundary || boundary.ContainsAnyExcept(s_boundary) || boundary[^1] == ' ') return false;
+            if (boundary.Length is 0 or > MaxBoundary || boundary.ContainsAnyExcept(s_boundary) || boundary[^1] == ' ')
+                return false;
         }
 
         return rest.IsAtEnd && !boundary.IsEmpty;
@@ -101,7 +104,10 @@ internal sealed class MultipartReader
                     _place = Place.BehindBoundary;
                     continue;
                 case Place.BehindBoundary:
-                    if (rest.Length < 2) return rest is [not ((byte)'\r' or (byte)'-')] ? Break(MultipartRule.BoundaryEnd) : MultipartReading.NeedMore;
+                    if (rest.Length < 2)
+                        return rest is [not ((byte)'\r' or (byte)'-')]
+                            ? Break(MultipartRule.BoundaryEnd)
+                            : MultipartReading.NeedMore;
                     bool isLast = rest.StartsWith("--"u8);
                     if (!isLast && !rest.StartsWith("\r\n"u8)) return Break(MultipartRule.BoundaryEnd);
                     if (!isLast && ++_parts > _partLimit) return Break(MultipartRule.TooManyParts);
@@ -136,7 +142,8 @@ internal sealed class MultipartReader
     }
 
     /// <summary>Returns the status for a rule.</summary>
-    internal static int StatusOf(MultipartRule rule) => rule is MultipartRule.TooManyParts or MultipartRule.HeadTooLarge ? 413 : 400;
+    internal static int StatusOf(MultipartRule rule) =>
+        rule is MultipartRule.TooManyParts or MultipartRule.HeadTooLarge ? 413 : 400;
 
     /// <summary>Returns the error as a sentence without its full stop.</summary>
     internal static string TextOf(MultipartRule rule) => rule switch
@@ -168,7 +175,8 @@ internal sealed class MultipartReader
         while (true)
         {
             int end = HttpLines.FindEnd(rest, ref _scanned, HeadLimitBytes - 2, out HttpRule rule);
-            if (rule != HttpRule.None) return Break(rule == HttpRule.HeadTooLarge ? MultipartRule.HeadTooLarge : MultipartRule.BadHead);
+            if (rule != HttpRule.None)
+                return Break(rule == HttpRule.HeadTooLarge ? MultipartRule.HeadTooLarge : MultipartRule.BadHead);
             if (end < 0) return MultipartReading.NeedMore;
             if (end > _lineStart)
             {
@@ -192,13 +200,15 @@ internal sealed class MultipartReader
         while (start < head.Length)
         {
             int end = start + head[start..].IndexOf("\r\n"u8);
-            if (HttpLines.Split(head[start..end], start, out HttpFieldPlace place) != HttpRule.None) return Fail(MultipartRule.BadHead);
+            if (HttpLines.Split(head[start..end], start, out HttpFieldPlace place) != HttpRule.None)
+                return Fail(MultipartRule.BadHead);
             if (++fields > FieldLimit) return Fail(MultipartRule.HeadTooLarge);
             Range value = new(place.ValueStart, place.ValueStart + place.ValueLength);
             ReadOnlySpan<byte> name = head.Slice(place.NameStart, place.NameLength);
             if (place.Field == HttpField.ContentDisposition)
             {
-                if (hasDisposition || !TryReadDisposition(head[value], offset + place.ValueStart)) return Fail(MultipartRule.BadDisposition);
+                if (hasDisposition || !TryReadDisposition(head[value], offset + place.ValueStart))
+                    return Fail(MultipartRule.BadDisposition);
                 hasDisposition = true;
             }
             else if (place.Field == HttpField.ContentType)
@@ -224,7 +234,8 @@ internal sealed class MultipartReader
     }
 
     private static bool IsPlain(ReadOnlySpan<byte> encoding) =>
-        Ascii.EqualsIgnoreCase(encoding, "binary"u8) || Ascii.EqualsIgnoreCase(encoding, "8bit"u8) || Ascii.EqualsIgnoreCase(encoding, "7bit"u8);
+        Ascii.EqualsIgnoreCase(encoding, "binary"u8) || Ascii.EqualsIgnoreCase(encoding, "8bit"u8)
+        || Ascii.EqualsIgnoreCase(encoding, "7bit"u8);
 
     private bool TryReadDisposition(ReadOnlySpan<byte> value, int offset)
     {

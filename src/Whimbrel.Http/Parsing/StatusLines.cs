@@ -29,7 +29,8 @@ internal static class StatusLines
     /// <summary>Returns the index of a status. Throws for an invalid one.</summary>
     internal static int IndexOf(int status)
     {
-        if (status is < First or > Last) throw new ArgumentOutOfRangeException(nameof(status), status, $"A status lies between {First} and {Last}.");
+        if (status is < First or > Last)
+            throw new ArgumentOutOfRangeException(nameof(status), status, $"A status lies between {First} and {Last}.");
         return status - First;
     }
 

@@ -32,7 +32,9 @@ internal struct Utf8Check
         int begin = data.Length - 1;
         int first = Math.Max(0, data.Length - (Longest - 1));
         while (begin > first && (data[begin] & 0xC0) == 0x80) begin--;
-        if (Rune.DecodeFromUtf8(data[begin..], out _, out _) != OperationStatus.NeedMoreData || !Utf8.IsValid(data[..begin])) return false;
+        if (Rune.DecodeFromUtf8(data[begin..], out _, out _) != OperationStatus.NeedMoreData
+            || !Utf8.IsValid(data[..begin]))
+            return false;
         foreach (byte each in data[begin..]) _begun |= (uint)each << (8 * _count++);
         return true;
     }

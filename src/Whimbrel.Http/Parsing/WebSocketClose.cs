@@ -12,7 +12,8 @@ internal static class WebSocketClose
 
     /// <summary>Returns whether a close frame may have this status: 1000 to 1014 without the reserved ones, and 3000 to
     /// 4999.</summary>
-    internal static bool MaySend(int status) => status is (>= 1000 and <= 1003) or (>= 1007 and <= 1014) or (>= 3000 and <= 4999);
+    internal static bool MaySend(int status) =>
+        status is (>= 1000 and <= 1003) or (>= 1007 and <= 1014) or (>= 3000 and <= 4999);
 
     /// <summary>Checks a received payload.</summary>
     internal static WebSocketRule Check(ReadOnlySpan<byte> payload)
@@ -28,7 +29,8 @@ internal static class WebSocketClose
         payload.IsEmpty ? WebSocketStatus.None : (WebSocketStatus)BinaryPrimitives.ReadUInt16BigEndian(payload);
 
     /// <summary>Returns the reason of a checked payload.</summary>
-    internal static string ReasonOf(ReadOnlySpan<byte> payload) => payload.Length <= 2 ? "" : Encoding.UTF8.GetString(payload[2..]);
+    internal static string ReasonOf(ReadOnlySpan<byte> payload) =>
+        payload.Length <= 2 ? "" : Encoding.UTF8.GetString(payload[2..]);
 
     /// <summary>Writes a payload.</summary>
     /// <param name="target">Buffer of at least 125 bytes.</param>

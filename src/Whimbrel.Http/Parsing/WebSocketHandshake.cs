@@ -22,7 +22,8 @@ internal static class WebSocketHandshake
     internal static bool IsKey(ReadOnlySpan<byte> text)
     {
         Span<byte> bytes = stackalloc byte[KeyBytes + 2];
-        return text.Length == KeyLength && Base64.DecodeFromUtf8(text, bytes, out _, out int length) == OperationStatus.Done && length == KeyBytes;
+        return text.Length == KeyLength
+            && Base64.DecodeFromUtf8(text, bytes, out _, out int length) == OperationStatus.Done && length == KeyBytes;
     }
 
     /// <summary>Writes a new unpredictable key.</summary>
@@ -37,7 +38,8 @@ internal static class WebSocketHandshake
     /// <summary>Writes the server's response to a key.</summary>
     /// <param name="key">Key, as received.</param>
     /// <param name="target">Buffer of <see cref="AcceptLength"/> bytes.</param>
-    [SuppressMessage("Security", "CA5350", Justification = "The RFC wants SHA-1. It shows that the peer speaks WebSocket, and keeps no secret.")]
+    [SuppressMessage("Security", "CA5350",
+        Justification = "The RFC wants SHA-1. It shows that the peer speaks WebSocket, and keeps no secret.")]
     internal static void WriteAccept(ReadOnlySpan<byte> key, Span<byte> target)
     {
         Span<byte> text = stackalloc byte[KeyLength + Magic.Length];

@@ -210,7 +210,9 @@ internal struct WebSocketReader
         {
             long before = head.Opcode == WebSocketOpcode.Continuation ? _total : 0;
             if (head.Length > _messageLimit - before) return WebSocketRule.MessageTooLarge;
-            if (head.Length == 0 && !head.IsFinal && head.Opcode == WebSocketOpcode.Continuation && _emptyFrames >= MostEmptyFrames) return WebSocketRule.TooManyEmptyFrames;
+            if (head.Length == 0 && !head.IsFinal && head.Opcode == WebSocketOpcode.Continuation
+                && _emptyFrames >= MostEmptyFrames)
+                return WebSocketRule.TooManyEmptyFrames;
         }
 
         if (isMasked)
@@ -230,19 +232,23 @@ internal struct WebSocketReader
         head.IsCompressed = (first & 0x40) != 0;
         head.Opcode = (WebSocketOpcode)(first & 0x0F);
         if ((first & 0x30) != 0) return WebSocketRule.ReservedBit;
-        if (head.IsCompressed && !(_mayCompress && head.Opcode is WebSocketOpcode.Text or WebSocketOpcode.Binary)) return WebSocketRule.ReservedBit;
+        if (head.IsCompressed && !(_mayCompress && head.Opcode is WebSocketOpcode.Text or WebSocketOpcode.Binary))
+            return WebSocketRule.ReservedBit;
         return head.Opcode switch
         {
             WebSocketOpcode.Continuation => IsInMessage ? WebSocketRule.None : WebSocketRule.NothingToContinue,
-            WebSocketOpcode.Text or WebSocketOpcode.Binary => IsInMessage ? WebSocketRule.MessageInMessage : WebSocketRule.None,
-            WebSocketOpcode.Close or WebSocketOpcode.Ping or WebSocketOpcode.Pong => head.IsFinal ? WebSocketRule.None : WebSocketRule.FragmentedControl,
+            WebSocketOpcode.Text or WebSocketOpcode.Binary =>
+                IsInMessage ? WebSocketRule.MessageInMessage : WebSocketRule.None,
+            WebSocketOpcode.Close or WebSocketOpcode.Ping or WebSocketOpcode.Pong =>
+                head.IsFinal ? WebSocketRule.None : WebSocketRule.FragmentedControl,
             _ => WebSocketRule.ReservedOpcode,
         };
     }
 
     private readonly WebSocketRule JudgeSecond(WebSocketOpcode opcode, bool isMasked, int length)
     {
-        if (isMasked != (_role == WebSocketRole.Server)) return isMasked ? WebSocketRule.Masked : WebSocketRule.NotMasked;
+        if (isMasked != (_role == WebSocketRole.Server))
+            return isMasked ? WebSocketRule.Masked : WebSocketRule.NotMasked;
         if (opcode < WebSocketOpcode.Close) return WebSocketRule.None;
         if (length > MostControlBytes) return WebSocketRule.LongControl;
         return opcode == WebSocketOpcode.Close && length == 1 ? WebSocketRule.CloseTooShort : WebSocketRule.None;

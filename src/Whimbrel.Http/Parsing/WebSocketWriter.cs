@@ -26,7 +26,8 @@ internal readonly struct WebSocketWriter(WebSocketRole role)
 
     /// <summary>Returns the length of the head of a frame.</summary>
     /// <param name="length">Length of its payload.</param>
-    internal int HeadLength(long length) => 2 + (length > ushort.MaxValue ? 8 : length > WebSocketReader.MostControlBytes ? 2 : 0) + (Masks ? 4 : 0);
+    internal int HeadLength(long length) =>
+        2 + (length > ushort.MaxValue ? 8 : length > WebSocketReader.MostControlBytes ? 2 : 0) + (Masks ? 4 : 0);
 
     /// <summary>Writes a head.</summary>
     /// <param name="target">Buffer of at least <see cref="HeadLength"/> bytes.</param>
@@ -36,7 +37,8 @@ internal readonly struct WebSocketWriter(WebSocketRole role)
     /// <param name="length">Length of the payload.</param>
     /// <param name="key">Key to mask the payload; 0 if it is not masked.</param>
     /// <returns>Number of bytes written.</returns>
-    internal int WriteHead(Span<byte> target, WebSocketOpcode opcode, bool isFinal, bool isCompressed, long length, out uint key)
+    internal int WriteHead(Span<byte> target, WebSocketOpcode opcode, bool isFinal, bool isCompressed, long length,
+        out uint key)
     {
         target[0] = (byte)((isFinal ? 0x80 : 0) | (isCompressed ? 0x40 : 0) | (int)opcode);
         int written = 2;
@@ -71,7 +73,8 @@ internal readonly struct WebSocketWriter(WebSocketRole role)
     /// <param name="payload">Payload, masked while copying.</param>
     /// <param name="isCompressed">Whether the payload is a compressed message.</param>
     /// <returns>Number of bytes written.</returns>
-    internal int WriteFrame(Span<byte> target, WebSocketOpcode opcode, ReadOnlySpan<byte> payload, bool isCompressed = false)
+    internal int WriteFrame(Span<byte> target, WebSocketOpcode opcode, ReadOnlySpan<byte> payload,
+        bool isCompressed = false)
     {
         int head = WriteHead(target, opcode, isFinal: true, isCompressed, payload.Length, out uint key);
         if (Masks) WebSocketMask.Copy(payload, target[head..], key);

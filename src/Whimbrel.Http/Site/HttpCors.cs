@@ -23,7 +23,9 @@ public sealed class HttpCors
         ArgumentNullException.ThrowIfNull(origins);
         foreach (string origin in origins)
         {
-            if (origin == "*" ? origins.Length > 1 : !IsOrigin(origin)) throw new ArgumentException($"\"{origin}\" is not an origin. Write scheme://host in lower case, with a port if it is not the default one, and nothing after it; or only *.", nameof(origins));
+            if (origin == "*" ? origins.Length > 1 : !IsOrigin(origin))
+                throw new ArgumentException($"\"{origin}\" is not an origin. Write scheme://host in lower case, with a "
+                    + $"port if it is not the default one, and nothing after it; or only *.", nameof(origins));
         }
 
         _origins = [.. origins];
@@ -49,15 +51,22 @@ public sealed class HttpCors
     internal void Check(List<string> mistakes)
     {
         bool isAny = _origins is ["*"];
-        if (isAny && AllowsCredentials) mistakes.Add("Cors allows credentials to all origins: name those that may have them.");
-        if (MaxAge < TimeSpan.Zero || MaxAge > TimeSpan.FromDays(1)) mistakes.Add($"Cors.MaxAge is {MaxAge}: zero up to 1 day is possible.");
+        if (isAny && AllowsCredentials)
+            mistakes.Add("Cors allows credentials to all origins: name those that may have them.");
+        if (MaxAge < TimeSpan.Zero || MaxAge > TimeSpan.FromDays(1))
+            mistakes.Add($"Cors.MaxAge is {MaxAge}: zero up to 1 day is possible.");
         foreach (string token in (string[])[.. Methods, .. Fields ?? [], .. ExposedFields])
         {
             if (!HttpBytes.IsToken(token)) mistakes.Add($"Cors has \"{token}\", which is no token.");
         }
 
-        string more = (AllowsCredentials ? "Access-Control-Allow-Credentials: true\r\n" : "") + (ExposedFields.Count > 0 ? $"Access-Control-Expose-Headers: {string.Join(", ", ExposedFields)}\r\n" : "") + (isAny ? "" : Encoding.ASCII.GetString(VaryLine));
-        _preflight = Encoding.ASCII.GetBytes($"Access-Control-Allow-Methods: {string.Join(", ", Methods)}\r\nAccess-Control-Max-Age: {(long)MaxAge.TotalSeconds}\r\n{(Fields is { Count: > 0 } fields ? $"Access-Control-Allow-Headers: {string.Join(", ", fields)}\r\n" : "")}");
+        string more = (AllowsCredentials ? "Access-Control-Allow-Credentials: true\r\n" : "")
+            + (ExposedFields.Count > 0 ? $"Access-Control-Expose-Headers: {string.Join(", ", ExposedFields)}\r\n" : "")
+            + (isAny ? "" : Encoding.ASCII.GetString(VaryLine));
+        _preflight = Encoding.ASCII.GetBytes(
+            $"Access-Control-Allow-Methods: {string.Join(", ", Methods)}\r\nAccess-Control-Max-Age: "
+            + $"{(long)MaxAge.TotalSeconds}\r\n"
+            + $"{(Fields is { Count: > 0 } fields ? $"Access-Control-Allow-Headers: {string.Join(", ", fields)}\r\n" : "")}");
         _lines = [.. _origins.Select(o => Encoding.ASCII.GetBytes($"Access-Control-Allow-Origin: {o}\r\n{more}"))];
     }
 
@@ -70,10 +79,13 @@ public sealed class HttpCors
         if (lines is not null) response.AddLines(lines);
         // A cached response must not be used for another origin.
         else if (_origins is not ["*"]) response.AddLines(VaryLine);
-        if (!isAsked || request.Verb != HttpVerb.Options || !request.TryGet(HttpField.AccessControlRequestMethod, out _)) return false;
+        if (!isAsked || request.Verb != HttpVerb.Options
+            || !request.TryGet(HttpField.AccessControlRequestMethod, out _))
+            return false;
         if (lines is null) return true;
         response.AddLines(_preflight);
-        if (Fields is null && request.TryGet(HttpField.AccessControlRequestHeaders, out ReadOnlySpan<byte> asked) && IsTokens(asked))
+        if (Fields is null && request.TryGet(HttpField.AccessControlRequestHeaders, out ReadOnlySpan<byte> asked)
+            && IsTokens(asked))
         {
             response.AddLines("Access-Control-Allow-Headers: "u8);
             response.AddLines(asked);
@@ -112,6 +124,7 @@ public sealed class HttpCors
             if (c >= '\x7F' || char.IsAsciiLetterUpper(c)) return false;
         }
 
-        return HttpBytes.IsToken(origin.AsSpan(0, host)) && HttpBytes.IsAuthority(Encoding.ASCII.GetBytes(origin[(host + 3)..]));
+        return HttpBytes.IsToken(origin.AsSpan(0, host))
+            && HttpBytes.IsAuthority(Encoding.ASCII.GetBytes(origin[(host + 3)..]));
     }
 }

@@ -47,7 +47,8 @@ public sealed class HttpLog : IAsyncDisposable
     public HttpLog(Stream stream, int limitBytes = DefaultLimit)
     {
         ArgumentNullException.ThrowIfNull(stream);
-        if (limitBytes is < 4096 or > 1 << 30) throw new ArgumentOutOfRangeException(nameof(limitBytes), limitBytes, "4 KiB up to 1 GiB is possible.");
+        if (limitBytes is < 4096 or > 1 << 30)
+            throw new ArgumentOutOfRangeException(nameof(limitBytes), limitBytes, "4 KiB up to 1 GiB is possible.");
         _stream = stream;
         _limit = limitBytes;
         _lines = new byte[4096];
@@ -102,7 +103,8 @@ public sealed class HttpLog : IAsyncDisposable
         long nowMs = Environment.TickCount64;
         if (t_time is not null && nowMs < t_timeUntilMs) return t_time;
         DateTime now = DateTime.UtcNow;
-        t_time = Encoding.ASCII.GetBytes(now.ToString("dd'/'MMM'/'yyyy':'HH':'mm':'ss' +0000'", System.Globalization.CultureInfo.InvariantCulture));
+        t_time = Encoding.ASCII.GetBytes(now.ToString("dd'/'MMM'/'yyyy':'HH':'mm':'ss' +0000'",
+            System.Globalization.CultureInfo.InvariantCulture));
         t_timeUntilMs = nowMs + 1000 - now.Millisecond;
         return t_time;
     }
@@ -119,7 +121,8 @@ public sealed class HttpLog : IAsyncDisposable
                 return;
             }
 
-            if (_length + line.Length > _lines.Length) Array.Resize(ref _lines, (int)Math.Min(_limit, Math.Max(_length + line.Length, _lines.Length * 2L)));
+            if (_length + line.Length > _lines.Length)
+                Array.Resize(ref _lines, (int)Math.Min(_limit, Math.Max(_length + line.Length, _lines.Length * 2L)));
             line.CopyTo(_lines.AsSpan(_length));
             _length += line.Length;
             _count++;
@@ -162,7 +165,10 @@ public sealed class HttpLog : IAsyncDisposable
             {
                 await _stream.WriteAsync(lines.AsMemory(0, length)).ConfigureAwait(false);
                 // The dropped lines came after the queued ones.
-                if (leftOut > 0) await _stream.WriteAsync(Encoding.ASCII.GetBytes($"# {leftOut} lines are left out here: the log could not be written fast enough\n")).ConfigureAwait(false);
+                if (leftOut > 0)
+                    await _stream.WriteAsync(Encoding.ASCII.GetBytes(
+                        $"# {leftOut} lines are left out here: the log could not be written fast enough\n"))
+                        .ConfigureAwait(false);
                 await _stream.FlushAsync().ConfigureAwait(false);
             }
             catch (Exception e)

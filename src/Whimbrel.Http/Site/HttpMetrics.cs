@@ -17,7 +17,9 @@ internal sealed class HttpMetrics
     private const string SimulatedEngine = "memory";
     internal const string Unknown = "_OTHER";
 
-    private static readonly double[] s_buckets = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10]; // as OpenTelemetry advises
+    // as OpenTelemetry advises
+    private static readonly double[] s_buckets = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5,
+        5, 7.5, 10];
     private static HttpMetrics? s_current;
     private static int s_isMade;
 
@@ -33,17 +35,20 @@ internal sealed class HttpMetrics
     {
         _ = HttpTraces.IsHeard; // loads the activity source here, and not in the first request
         Meter meter = new("Whimbrel", typeof(HttpMetrics).Assembly.GetName().Version?.ToString(3));
-        _active = meter.CreateUpDownCounter<long>("http.server.active_requests", "{request}", "Requests with a received header and an incomplete response.");
+        _active = meter.CreateUpDownCounter<long>("http.server.active_requests", "{request}",
+            "Requests with a received header and an incomplete response.");
         _clientDuration = meter.CreateHistogram(
             "http.client.request.duration",
             "s",
-            "Time of a request until the head of its answer is there: of a pool with the wait for a connection. error.type is the status or why there was no answer.",
+            "Time of a request until the head of its answer is there: of a pool with the wait for a connection. "
+            + "error.type is the status or why there was no answer.",
             tags: null,
             new InstrumentAdvice<double> { HistogramBucketBoundaries = s_buckets });
         _serverDuration = meter.CreateHistogram(
             "http.server.request.duration",
             "s",
-            "Time from the last byte of a request's head until its answer is complete; error.type is the exception, the cause of the connection's end, or a status from 500 on.",
+            "Time from the last byte of a request's head until its answer is complete; error.type is the exception, "
+            + "the cause of the connection's end, or a status from 500 on.",
             tags: null,
             new InstrumentAdvice<double> { HistogramBucketBoundaries = s_buckets });
     }
@@ -60,7 +65,8 @@ internal sealed class HttpMetrics
     /// <summary>Starts the creation of the instruments, once.</summary>
     internal static void Prepare()
     {
-        if (Volatile.Read(ref s_isMade) == 0 && Interlocked.Exchange(ref s_isMade, 1) == 0) ThreadPool.UnsafeQueueUserWorkItem(static _ => Make(), null);
+        if (Volatile.Read(ref s_isMade) == 0 && Interlocked.Exchange(ref s_isMade, 1) == 0)
+            ThreadPool.UnsafeQueueUserWorkItem(static _ => Make(), null);
     }
 
     private static void Make()
@@ -79,12 +85,16 @@ internal sealed class HttpMetrics
     /// Reports an exception of a listener where no session is available: the engine logs a diagnostic event. Null for
     /// the default engine.
     /// </summary>
-    internal static void Report(Engine? engine, Exception exception) => (engine ?? Engine.Default).Post(() => throw new InvalidOperationException($"A listener of the meter or the activities \"Whimbrel\" threw: {exception.Message}", exception));
+    internal static void Report(Engine? engine, Exception exception) =>
+        (engine ?? Engine.Default).Post(() => throw new InvalidOperationException(
+            $"A listener of the meter or the activities \"Whimbrel\" threw: {exception.Message}", exception));
 
     // ------------------------------------------------------------------ time
 
     /// <summary>Returns the time of the stopwatch, never 0; with the memory engine that of its clock.</summary>
-    internal static long Now(Loop loop) => loop.Engine.KindName == SimulatedEngine ? loop.TimeMs * (Stopwatch.Frequency / 1000) + 1 : Stopwatch.GetTimestamp();
+    internal static long Now(Loop loop) => loop.Engine.KindName == SimulatedEngine
+        ? loop.TimeMs * (Stopwatch.Frequency / 1000) + 1
+        : Stopwatch.GetTimestamp();
 
     private static double Seconds(long since, long now) => Stopwatch.GetElapsedTime(since, now).TotalSeconds;
 
@@ -100,7 +110,8 @@ internal sealed class HttpMetrics
     }
 
     /// <summary>Changes the number of active requests.</summary>
-    internal void CountActive(int change, HttpVerb verb, bool isSecure) => _active.Add(change, new("http.request.method", NameOf(verb)), new("url.scheme", SchemeOf(isSecure)));
+    internal void CountActive(int change, HttpVerb verb, bool isSecure) =>
+        _active.Add(change, new("http.request.method", NameOf(verb)), new("url.scheme", SchemeOf(isSecure)));
 
     /// <summary>Records the end of a request, with or without a response.</summary>
     /// <param name="span">Times of begin and end.</param>
@@ -108,7 +119,8 @@ internal sealed class HttpMetrics
     /// <param name="route">Pattern of its route; null for none.</param>
     /// <param name="status">Status code; 0 if no response was sent.</param>
     /// <param name="error">Error type; null if it follows from the status.</param>
-    internal void RequestEnded((long Since, long Now) span, (HttpVerb Verb, bool IsSecure, int MinorVersion) request, string? route, int status, string? error)
+    internal void RequestEnded((long Since, long Now) span, (HttpVerb Verb, bool IsSecure, int MinorVersion) request,
+        string? route, int status, string? error)
     {
         TagList tags = default;
         tags.Add("http.request.method", NameOf(request.Verb));
@@ -130,7 +142,8 @@ internal sealed class HttpMetrics
     /// <param name="status">Status code; 0 without a response.</param>
     /// <param name="minorVersion">Minor version of the response.</param>
     /// <param name="error">Error type; null if it follows from the status.</param>
-    internal void AnswerCame((long Since, long Now) span, string method, HttpMetricsPeer peer, int status, int minorVersion, string? error)
+    internal void AnswerCame((long Since, long Now) span, string method, HttpMetricsPeer peer, int status,
+        int minorVersion, string? error)
     {
         TagList tags = default;
         tags.Add("http.request.method", method);
@@ -178,5 +191,6 @@ internal sealed class HttpMetrics
 
     private object StatusOf(int status) => _statuses[status - LowestStatus] ??= status;
 
-    private string TextOf(int status) => _statusTexts[status - LowestStatus] ??= status.ToString(CultureInfo.InvariantCulture);
+    private string TextOf(int status) =>
+        _statusTexts[status - LowestStatus] ??= status.ToString(CultureInfo.InvariantCulture);
 }

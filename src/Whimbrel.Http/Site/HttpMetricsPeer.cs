@@ -25,7 +25,9 @@ internal sealed class HttpMetricsPeer
     {
         int port = isSecure ? 443 : 80;
         int colon = authority.LastIndexOf(':');
-        if (colon > authority.LastIndexOf(']') && int.TryParse(authority.AsSpan(colon + 1), NumberStyles.None, CultureInfo.InvariantCulture, out int named)) port = named;
+        if (colon > authority.LastIndexOf(']') && int.TryParse(authority.AsSpan(colon + 1),
+            NumberStyles.None, CultureInfo.InvariantCulture, out int named))
+            port = named;
         if (colon > authority.LastIndexOf(']')) authority = authority[..colon];
         return new HttpMetricsPeer(authority.Trim('[', ']'), port, isSecure);
     }

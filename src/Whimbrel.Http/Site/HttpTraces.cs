@@ -9,7 +9,8 @@ namespace Whimbrel.Http;
 /// </summary>
 internal static class HttpTraces
 {
-    private static readonly ActivitySource s_source = new("Whimbrel", typeof(HttpTraces).Assembly.GetName().Version?.ToString(3) ?? "");
+    private static readonly ActivitySource s_source = new("Whimbrel",
+        typeof(HttpTraces).Assembly.GetName().Version?.ToString(3) ?? "");
 
     internal static bool IsHeard => s_source.HasListeners();
 
@@ -24,9 +25,12 @@ internal static class HttpTraces
         Activity? outer = Enter(null);
         try
         {
-            ActivityContext.TryParse(request["traceparent"], request["tracestate"], isRemote: true, out ActivityContext parent);
+            ActivityContext.TryParse(request["traceparent"], request["tracestate"], isRemote: true,
+                out ActivityContext parent);
             string method = HttpMetrics.NameOf(request.Verb);
-            List<KeyValuePair<string, object?>> tags = [new("http.request.method", method), new("url.scheme", HttpMetrics.SchemeOf(isSecure)), new("url.path", Encoding.Latin1.GetString(request.Path))];
+            List<KeyValuePair<string, object?>> tags = [new("http.request.method", method),
+                new("url.scheme", HttpMetrics.SchemeOf(isSecure)),
+                new("url.path", Encoding.Latin1.GetString(request.Path))];
             if (!request.Authority.IsEmpty)
             {
                 HttpMetricsPeer self = HttpMetricsPeer.Of(Encoding.Latin1.GetString(request.Authority), isSecure);
@@ -70,7 +74,8 @@ internal static class HttpTraces
     {
         if (!IsHeard) return null;
         Uri uri = request.Uri;
-        return Asks(HttpMetrics.NameOf(request.Method), uri.IdnHost, uri.Port, $"{uri.Scheme}://{uri.Authority}{uri.AbsolutePath}", uri.Query.Length > 0);
+        return Asks(HttpMetrics.NameOf(request.Method), uri.IdnHost, uri.Port,
+            $"{uri.Scheme}://{uri.Authority}{uri.AbsolutePath}", uri.Query.Length > 0);
     }
 
     /// <summary>Starts the activity of a request given by its parts.</summary>
@@ -88,17 +93,20 @@ internal static class HttpTraces
     {
         List<KeyValuePair<string, object?>> tags =
         [
-            new("http.request.method", method), new("server.address", address), new("server.port", port), new("url.full", hasQuery ? url + "?*" : url),
+            new("http.request.method", method), new("server.address", address), new("server.port", port),
+            new("url.full", hasQuery ? url + "?*" : url),
         ];
         return s_source.StartActivity(NameOf(method, null), ActivityKind.Client, default(ActivityContext), tags);
     }
 
     /// <summary>Ends the activity at the head of the response, or at a failure. The previous activity becomes
     /// current.</summary>
-    internal static void Answered(Activity activity, int status, string? error) => End(activity, status, ErrorOf(status, error));
+    internal static void Answered(Activity activity, int status, string? error) =>
+        End(activity, status, ErrorOf(status, error));
 
     /// <summary>Ends the activity without a change of the current one.</summary>
-    internal static void AnsweredAside(Activity activity, int status, string? error) => EndAside(activity, status, ErrorOf(status, error));
+    internal static void AnsweredAside(Activity activity, int status, string? error) =>
+        EndAside(activity, status, ErrorOf(status, error));
 
     private static string? ErrorOf(int status, string? error) => error ?? (status >= 400 ? $"{status}" : null);
 
@@ -113,8 +121,10 @@ internal static class HttpTraces
         }
 
         // A state set by the program could form another field.
-        bool hasState = current.TraceStateString is { Length: > 0 } state && !state.AsSpan().ContainsAnyExceptInRange(' ', '~');
-        return Encoding.ASCII.GetBytes(hasState ? $"traceparent: {id}\r\ntracestate: {current.TraceStateString}\r\n" : $"traceparent: {id}\r\n");
+        bool hasState = current.TraceStateString is { Length: > 0 } state
+            && !state.AsSpan().ContainsAnyExceptInRange(' ', '~');
+        return Encoding.ASCII.GetBytes(
+            hasState ? $"traceparent: {id}\r\ntracestate: {current.TraceStateString}\r\n" : $"traceparent: {id}\r\n");
     }
 
     // ------------------------------------------------------------------ both
@@ -144,5 +154,6 @@ internal static class HttpTraces
         activity.Stop();
     }
 
-    private static string NameOf(string method, string? route) => (method == HttpMetrics.Unknown ? "HTTP" : method) + (route is null ? "" : " " + route);
+    private static string NameOf(string method, string? route) =>
+        (method == HttpMetrics.Unknown ? "HTTP" : method) + (route is null ? "" : " " + route);
 }

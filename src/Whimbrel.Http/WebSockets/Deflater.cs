@@ -25,7 +25,8 @@ internal sealed unsafe class Deflater : IDisposable
     {
         _shape = (level, windowBits, memoryLevel);
         _stream = Zlib.NewStream();
-        if (Zlib.DeflateInit(_stream, level, Zlib.Deflated, -windowBits, memoryLevel, Zlib.DefaultStrategy) == Zlib.Ok) return;
+        if (Zlib.DeflateInit(_stream, level, Zlib.Deflated, -windowBits, memoryLevel, Zlib.DefaultStrategy) == Zlib.Ok)
+            return;
         Zlib.Free(ref _stream);
         throw new InsufficientMemoryException("zlib has no memory to compress with.");
     }
@@ -35,7 +36,8 @@ internal sealed unsafe class Deflater : IDisposable
     /// <summary>Returns a reset compressor: that of this thread if it fits. All connections share it.</summary>
     internal static Deflater Rent(int level, int windowBits, int memoryLevel)
     {
-        if (t_spare is not { } spare || spare._shape != (level, windowBits, memoryLevel)) return new Deflater(level, windowBits, memoryLevel);
+        if (t_spare is not { } spare || spare._shape != (level, windowBits, memoryLevel))
+            return new Deflater(level, windowBits, memoryLevel);
         t_spare = null;
         return spare;
     }

@@ -39,7 +39,8 @@ internal sealed class HeartBeats
     internal static HeartBeats Of(Loop loop, TimeSpan interval)
     {
         Dictionary<long, HeartBeats> known = s_ofLoops.GetValue(loop, static _ => []);
-        if (!known.TryGetValue(interval.Ticks, out HeartBeats? beats)) known.Add(interval.Ticks, beats = new HeartBeats(loop, interval));
+        if (!known.TryGetValue(interval.Ticks, out HeartBeats? beats))
+            known.Add(interval.Ticks, beats = new HeartBeats(loop, interval));
         return beats;
     }
 

@@ -32,7 +32,8 @@ internal sealed unsafe class Inflater : IDisposable
     /// it.</summary>
     internal static Inflater Rent(int windowBits, bool forgets)
     {
-        if (!forgets || t_spare is not { } spare || spare._windowBits != -windowBits) return new Inflater(windowBits, forgets);
+        if (!forgets || t_spare is not { } spare || spare._windowBits != -windowBits)
+            return new Inflater(windowBits, forgets);
         t_spare = null;
         return spare;
     }
@@ -40,7 +41,9 @@ internal sealed unsafe class Inflater : IDisposable
     /// <summary>Takes one back: for the next message of this thread, or to free it.</summary>
     internal static void Return(Inflater inflater)
     {
-        if (inflater._forgets && t_spare is null && Zlib.InflateReset(inflater._stream, inflater._windowBits) == Zlib.Ok) t_spare = inflater;
+        if (inflater._forgets && t_spare is null
+            && Zlib.InflateReset(inflater._stream, inflater._windowBits) == Zlib.Ok)
+            t_spare = inflater;
         else inflater.Dispose();
     }
 
@@ -62,7 +65,9 @@ internal sealed unsafe class Inflater : IDisposable
         int length = target.Length;
         outcome = Run(TailAndOneMore, 1, ref target, mostBytes);
         if (outcome == Outcome.Fine && target.Length != length) return Outcome.Malformed;
-        return outcome == Outcome.Fine && _forgets && Zlib.InflateReset(_stream, _windowBits) != Zlib.Ok ? Outcome.Malformed : outcome;
+        return outcome == Outcome.Fine && _forgets && Zlib.InflateReset(_stream, _windowBits) != Zlib.Ok
+            ? Outcome.Malformed
+            : outcome;
     }
 
     public void Dispose()
@@ -100,7 +105,8 @@ internal sealed unsafe class Inflater : IDisposable
                 // One byte more than allowed, to distinguish a message at the limit from a larger one.
                 int most = mostBytes - target.Length + 1;
                 if (most <= 0) return Outcome.TooLarge;
-                Span<byte> room = target.Room(Math.Min(most, (int)Math.Clamp(_stream->AvailableIn * 4L, 256, 64 * 1024)));
+                Span<byte> room =
+                    target.Room(Math.Min(most, (int)Math.Clamp(_stream->AvailableIn * 4L, 256, 64 * 1024)));
                 if (room.Length > most) room = room[..most];
                 int result;
                 fixed (byte* to = room)
@@ -113,10 +119,12 @@ internal sealed unsafe class Inflater : IDisposable
                 target.Advance(room.Length - (int)_stream->AvailableOut);
                 if (target.Length > mostBytes) return Outcome.TooLarge;
                 // A sender may end its DEFLATE data with a message. The next data begins a new stream.
-                if (result == Zlib.StreamEnd && Zlib.InflateReset(_stream, _windowBits) != Zlib.Ok) return Outcome.Malformed;
+                if (result == Zlib.StreamEnd && Zlib.InflateReset(_stream, _windowBits) != Zlib.Ok)
+                    return Outcome.Malformed;
                 if (result is not (Zlib.Ok or Zlib.StreamEnd or Zlib.BufferError)) return Outcome.Malformed;
                 // Unused room means that there is no more output.
-                if (_stream->AvailableIn <= staysBehind && _stream->AvailableOut > 0) return _stream->AvailableIn == staysBehind ? Outcome.Fine : Outcome.Malformed;
+                if (_stream->AvailableIn <= staysBehind && _stream->AvailableOut > 0)
+                    return _stream->AvailableIn == staysBehind ? Outcome.Fine : Outcome.Malformed;
                 if (result == Zlib.BufferError && _stream->AvailableOut > 0) return Outcome.Malformed;
             }
         }

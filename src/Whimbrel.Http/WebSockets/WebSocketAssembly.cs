@@ -35,7 +35,8 @@ internal struct WebSocketAssembly
     }
 
     /// <summary>Validates text that arrives in pieces.</summary>
-    internal bool IsTextSoFar(ReadOnlySpan<byte> piece, bool isLast) => _utf8.Add(piece) && (!isLast || _utf8.IsComplete);
+    internal bool IsTextSoFar(ReadOnlySpan<byte> piece, bool isLast) =>
+        _utf8.Add(piece) && (!isLast || _utf8.IsComplete);
 
     /// <summary>Drops the current message.</summary>
     internal void Release() => _bytes.Release();

@@ -70,7 +70,8 @@ internal sealed class WebSocketConnect(WebSocketClient client) : Session
     }
 
     protected override void OnTimer(LoopTimer timer) =>
-        Fail($"The server has not answered the request within {client.Options.ConnectTimeout.TotalSeconds} s of the connect ({nameof(ClientOptions)}.{nameof(ClientOptions.ConnectTimeout)}).", isLate: true);
+        Fail($"The server has not answered the request within {client.Options.ConnectTimeout.TotalSeconds} s of the "
+            + $"connect ({nameof(ClientOptions)}.{nameof(ClientOptions.ConnectTimeout)}).", isLate: true);
 
     protected override void OnDisconnected(CloseReason reason)
     {
@@ -99,24 +100,31 @@ internal sealed class WebSocketConnect(WebSocketClient client) : Session
     {
         terms = null;
         subProtocol = null;
-        if (_reader.Status != 101) return $"The server answered {_reader.Status}{Reason(head)} and no WebSocket." + _reader.Status switch
-        {
-            >= 300 and < 400 => " Redirects are not followed.",
-            400 when !client.IsSecure => " A port with TLS answers so, too: if it is one, write wss://.",
-            _ => "",
-        };
-        if (!_reader.WantsUpgrade || !Ascii.EqualsIgnoreCase(Value(head, HttpField.Upgrade), "websocket"u8)) return "The server switched to another protocol.";
-        if (_reader.IndexOfOnly(HttpField.SecWebSocketAccept) < 0 || !Value(head, HttpField.SecWebSocketAccept).SequenceEqual(_accept)) return "Sec-WebSocket-Accept does not fit the key that was sent.";
+        if (_reader.Status != 101)
+            return $"The server answered {_reader.Status}{Reason(head)} and no WebSocket." + _reader.Status switch
+            {
+                >= 300 and < 400 => " Redirects are not followed.",
+                400 when !client.IsSecure => " A port with TLS answers so, too: if it is one, write wss://.",
+                _ => "",
+            };
+        if (!_reader.WantsUpgrade || !Ascii.EqualsIgnoreCase(Value(head, HttpField.Upgrade), "websocket"u8))
+            return "The server switched to another protocol.";
+        if (_reader.IndexOfOnly(HttpField.SecWebSocketAccept) < 0
+            || !Value(head, HttpField.SecWebSocketAccept).SequenceEqual(_accept))
+            return "Sec-WebSocket-Accept does not fit the key that was sent.";
         if (_reader.IndexOf(HttpField.SecWebSocketProtocol) >= 0)
         {
             string chosen = Encoding.Latin1.GetString(Value(head, HttpField.SecWebSocketProtocol));
-            if (_reader.IndexOfOnly(HttpField.SecWebSocketProtocol) < 0 || !client.WebSocket.SubProtocols.Contains(chosen)) return "The server chose a sub-protocol that was not offered.";
+            if (_reader.IndexOfOnly(HttpField.SecWebSocketProtocol) < 0
+                || !client.WebSocket.SubProtocols.Contains(chosen))
+                return "The server chose a sub-protocol that was not offered.";
             subProtocol = chosen;
         }
 
         if (_reader.IndexOf(HttpField.SecWebSocketExtensions) < 0) return null;
         if (_offer is not { } offer || _reader.IndexOfOnly(HttpField.SecWebSocketExtensions) < 0
-            || !DeflateTerms.TryAccept(Value(head, HttpField.SecWebSocketExtensions), offer, out terms)) return "The server agreed to an extension that was not offered.";
+            || !DeflateTerms.TryAccept(Value(head, HttpField.SecWebSocketExtensions), offer, out terms))
+            return "The server agreed to an extension that was not offered.";
         return null;
     }
 

@@ -11,7 +11,8 @@ namespace Whimbrel.Http.WebSockets;
 /// data on its thread; one reader at a time removes it on any thread. Both use one lock, held for a copy. Continuations
 /// run outside of it.
 /// </summary>
-internal sealed class WebSocketInbox(WebSocketSession session, Func<WebSocketSession, CancellationToken, Task>? handler) : IValueTaskSource<int>, IValueTaskSource<WebSocketReceived>
+internal sealed class WebSocketInbox(WebSocketSession session, Func<WebSocketSession, CancellationToken, Task>? handler)
+    : IValueTaskSource<int>, IValueTaskSource<WebSocketReceived>
 {
     /// <summary>Kept bytes at which receiving pauses without a pending read. The rest of one receive may come on
     /// top.</summary>
@@ -152,14 +153,18 @@ internal sealed class WebSocketInbox(WebSocketSession session, Func<WebSocketSes
 
     // For a stream only these statuses mean that the peer's data is complete. Under the lock.
     private Exception? FailureOf(bool isStream) =>
-        _failure is null && isStream && PeerStatus is { } status and not (WebSocketStatus.Normal or WebSocketStatus.None) ? new WebSocketException(status, PeerReason) : _failure;
+        _failure is null && isStream
+        && PeerStatus is { } status and not (WebSocketStatus.Normal or WebSocketStatus.None)
+            ? new WebSocketException(status, PeerReason)
+            : _failure;
 
     // ------------------------------------------------------------------ the reader's side, any thread
 
     internal ValueTask<WebSocketReceived> ReceiveAsync(Memory<byte> into, CancellationToken cancellation)
     {
         if (cancellation.IsCancellationRequested) return ValueTask.FromCanceled<WebSocketReceived>(cancellation);
-        if (!TryServe(into, isStream: false, cancellation, out WebSocketReceived got, out Exception? failure)) return new(this, _source.Version);
+        if (!TryServe(into, isStream: false, cancellation, out WebSocketReceived got, out Exception? failure))
+            return new(this, _source.Version);
         return failure is null ? new(got) : ValueTask.FromException<WebSocketReceived>(failure);
     }
 
@@ -167,7 +172,8 @@ internal sealed class WebSocketInbox(WebSocketSession session, Func<WebSocketSes
     internal ValueTask<int> ReadAsync(Memory<byte> into, CancellationToken cancellation)
     {
         if (cancellation.IsCancellationRequested) return ValueTask.FromCanceled<int>(cancellation);
-        if (!TryServe(into, isStream: true, cancellation, out WebSocketReceived got, out Exception? failure)) return new(this, _source.Version);
+        if (!TryServe(into, isStream: true, cancellation, out WebSocketReceived got, out Exception? failure))
+            return new(this, _source.Version);
         return failure is null ? new(got.Count) : ValueTask.FromException<int>(failure);
     }
 
@@ -190,9 +196,12 @@ internal sealed class WebSocketInbox(WebSocketSession session, Func<WebSocketSes
         return bytes;
     }
 
-    private bool TryServe(Memory<byte> into, bool isStream, CancellationToken cancellation, out WebSocketReceived got, out Exception? failure)
+    private bool TryServe(Memory<byte> into, bool isStream, CancellationToken cancellation, out WebSocketReceived got,
+        out Exception? failure)
     {
-        if (Interlocked.Exchange(ref _isReading, 1) == 1) throw new InvalidOperationException("A receive of this WebSocket is in progress: only one at a time. Await it before the next.");
+        if (Interlocked.Exchange(ref _isReading, 1) == 1)
+            throw new InvalidOperationException(
+                "A receive of this WebSocket is in progress: only one at a time. Await it before the next.");
         bool isServed = false, asks = false;
         failure = null;
         try
@@ -305,9 +314,11 @@ internal sealed class WebSocketInbox(WebSocketSession session, Func<WebSocketSes
 
     ValueTaskSourceStatus IValueTaskSource<WebSocketReceived>.GetStatus(short token) => _source.GetStatus(token);
 
-    void IValueTaskSource<int>.OnCompleted(Action<object?> continuation, object? state, short token, ValueTaskSourceOnCompletedFlags flags) => _source.OnCompleted(continuation, state, token, flags);
+    void IValueTaskSource<int>.OnCompleted(Action<object?> continuation, object? state, short token,
+        ValueTaskSourceOnCompletedFlags flags) => _source.OnCompleted(continuation, state, token, flags);
 
-    void IValueTaskSource<WebSocketReceived>.OnCompleted(Action<object?> continuation, object? state, short token, ValueTaskSourceOnCompletedFlags flags) => _source.OnCompleted(continuation, state, token, flags);
+    void IValueTaskSource<WebSocketReceived>.OnCompleted(Action<object?> continuation, object? state, short token,
+        ValueTaskSourceOnCompletedFlags flags) => _source.OnCompleted(continuation, state, token, flags);
 
     private WebSocketReceived GetResult(short token)
     {
@@ -326,7 +337,8 @@ internal sealed class WebSocketInbox(WebSocketSession session, Func<WebSocketSes
     private void Keep(ReadOnlySpan<byte> piece, uint key, bool isText, bool isLast)
     {
         MakeRoom(HeadBytes + piece.Length);
-        BinaryPrimitives.WriteUInt32LittleEndian(_kept.AsSpan(_end), (uint)piece.Length | (isText ? TextBit : 0) | (isLast ? LastBit : 0));
+        BinaryPrimitives.WriteUInt32LittleEndian(_kept.AsSpan(_end),
+            (uint)piece.Length | (isText ? TextBit : 0) | (isLast ? LastBit : 0));
         WebSocketMask.Copy(piece, _kept.AsSpan(_end + HeadBytes), key);
         _end += HeadBytes + piece.Length;
     }
@@ -335,7 +347,9 @@ internal sealed class WebSocketInbox(WebSocketSession session, Func<WebSocketSes
     {
         if (_kept is { } kept && kept.Length - _end >= count) return;
         int length = _end - _start;
-        byte[] larger = _kept is { } old && old.Length - length >= count ? old : ArrayPool<byte>.Shared.Rent(Math.Max(length + count, 2 * length));
+        byte[] larger = _kept is { } old && old.Length - length >= count
+            ? old
+            : ArrayPool<byte>.Shared.Rent(Math.Max(length + count, 2 * length));
         _kept.AsSpan(_start, length).CopyTo(larger);
         if (_kept is not null && !ReferenceEquals(larger, _kept)) ArrayPool<byte>.Shared.Return(_kept);
         _kept = larger;
@@ -423,7 +437,8 @@ internal sealed class WebSocketInbox(WebSocketSession session, Func<WebSocketSes
             // error.
             session.Close(status);
         }
-        catch (Exception e) when ((WasTooLarge || !session.IsConnected) && e is (IOException or System.Net.WebSockets.WebSocketException))
+        catch (Exception e) when ((WasTooLarge || !session.IsConnected)
+            && e is (IOException or System.Net.WebSockets.WebSocketException))
         {
             // The connection has failed, or its peer exceeded the limit and got a close frame: no error of the handler.
         }

@@ -5,7 +5,8 @@ namespace Whimbrel.Http.WebSockets;
 
 /// <summary>Server side of the opening handshake (RFC 6455, 4.2): checks a request, responds, and hands the connection
 /// over to a new session.</summary>
-internal sealed class WebSocketRoute(Func<HttpRequest, WebSocketSession?> factory, WebSocketOptions options, Action<HttpRequest, HttpResponse>? visitors)
+internal sealed class WebSocketRoute(Func<HttpRequest, WebSocketSession?> factory, WebSocketOptions options,
+    Action<HttpRequest, HttpResponse>? visitors)
 {
     private const string Protocol = "websocket";
     private const string Version = "13";
@@ -56,15 +57,20 @@ internal sealed class WebSocketRoute(Func<HttpRequest, WebSocketSession?> factor
         response.Add("Sec-WebSocket-Accept", Encoding.ASCII.GetString(accept));
         if (subProtocol is not null) response.Add("Sec-WebSocket-Protocol", subProtocol);
         if (terms is { } agreed) response.Add("Sec-WebSocket-Extensions", TextOf(agreed));
-        session.Begin(WebSocketRole.Server, options, terms, subProtocol, request.Session.Loop, request.Session.Server?.Options.Scheduling);
+        session.Begin(WebSocketRole.Server, options, terms, subProtocol, request.Session.Loop,
+            request.Session.Server?.Options.Scheduling);
         response.SwitchProtocol(Protocol, session);
     }
 
     private (int Status, string Text)? Judge(HttpRequest request)
     {
         using HttpRequest.RequestUse use = request.Enter();
-        if (use.Reader.IndexOfOnly(HttpField.SecWebSocketVersion) < 0 || !request[HttpField.SecWebSocketVersion].SequenceEqual("13"u8)) return (426, "Sec-WebSocket-Version is 13 here");
-        if (use.Reader.IndexOfOnly(HttpField.SecWebSocketKey) < 0 || !WebSocketHandshake.IsKey(request[HttpField.SecWebSocketKey])) return (400, "Sec-WebSocket-Key is no 16 bytes in base64");
+        if (use.Reader.IndexOfOnly(HttpField.SecWebSocketVersion) < 0
+            || !request[HttpField.SecWebSocketVersion].SequenceEqual("13"u8))
+            return (426, "Sec-WebSocket-Version is 13 here");
+        if (use.Reader.IndexOfOnly(HttpField.SecWebSocketKey) < 0
+            || !WebSocketHandshake.IsKey(request[HttpField.SecWebSocketKey]))
+            return (400, "Sec-WebSocket-Key is no 16 bytes in base64");
         if (request.MinorVersion == 0) return (400, "WebSocket needs HTTP/1.1");
         if (request.HasBody) return (400, "The request has a body");
         return options.Origins.Judge(request);
@@ -75,7 +81,8 @@ internal sealed class WebSocketRoute(Func<HttpRequest, WebSocketSession?> factor
     {
         using HttpRequest.RequestUse use = request.Enter();
         terms = null;
-        for (int index = use.Reader.IndexOf(HttpField.SecWebSocketExtensions); index >= 0; index = use.Reader.IndexOf(HttpField.SecWebSocketExtensions, index + 1))
+        for (int index = use.Reader.IndexOf(HttpField.SecWebSocketExtensions); index >= 0;
+            index = use.Reader.IndexOf(HttpField.SecWebSocketExtensions, index + 1))
         {
             if (!DeflateTerms.TryAgree(request.ValueAt(index), wishes, out DeflateTerms? agreed)) return false;
             terms ??= agreed;
@@ -91,7 +98,8 @@ internal sealed class WebSocketRoute(Func<HttpRequest, WebSocketSession?> factor
         chosen = null;
         int best = int.MaxValue;
         HashSet<string> seen = [];
-        for (int index = use.Reader.IndexOf(HttpField.SecWebSocketProtocol); index >= 0; index = use.Reader.IndexOf(HttpField.SecWebSocketProtocol, index + 1))
+        for (int index = use.Reader.IndexOf(HttpField.SecWebSocketProtocol); index >= 0;
+            index = use.Reader.IndexOf(HttpField.SecWebSocketProtocol, index + 1))
         {
             ReadOnlySpan<byte> list = request.ValueAt(index);
             while (HttpBytes.TryNextElement(ref list, out ReadOnlySpan<byte> name))

@@ -18,7 +18,8 @@ internal sealed class WebSocketView(WebSocketSession session) : WebSocket
     private bool _isDisposed;
     private bool _isAborted; // by this side: earlier data is dropped
 
-    public override WebSocketCloseStatus? CloseStatus => State >= WebSocketState.CloseReceived && _inbox.PeerStatus is { } status ? (WebSocketCloseStatus)status : null;
+    public override WebSocketCloseStatus? CloseStatus =>
+        State >= WebSocketState.CloseReceived && _inbox.PeerStatus is { } status ? (WebSocketCloseStatus)status : null;
 
     public override string? CloseStatusDescription => CloseStatus is null ? null : _inbox.PeerReason;
 
@@ -28,7 +29,10 @@ internal sealed class WebSocketView(WebSocketSession session) : WebSocket
     {
         get
         {
-            lock (_gate) return _state is WebSocketState.Open or WebSocketState.CloseSent && HasFailed ? WebSocketState.Aborted : _state;
+            lock (_gate)
+                return _state is WebSocketState.Open or WebSocketState.CloseSent && HasFailed
+                    ? WebSocketState.Aborted
+                    : _state;
         }
     }
 
@@ -37,27 +41,33 @@ internal sealed class WebSocketView(WebSocketSession session) : WebSocket
 
     // ------------------------------------------------------------------ receiving
 
-    public override async Task<WebSocketReceiveResult> ReceiveAsync(ArraySegment<byte> buffer, CancellationToken cancellationToken)
+    public override async Task<WebSocketReceiveResult> ReceiveAsync(ArraySegment<byte> buffer,
+        CancellationToken cancellationToken)
     {
-        ValueWebSocketReceiveResult result = await ReceiveAsync(buffer.AsMemory(), cancellationToken).ConfigureAwait(false);
+        ValueWebSocketReceiveResult result = await ReceiveAsync(buffer.AsMemory(), cancellationToken)
+            .ConfigureAwait(false);
         return result.MessageType == WebSocketMessageType.Close
             ? new WebSocketReceiveResult(0, WebSocketMessageType.Close, true, CloseStatus, CloseStatusDescription)
             : new WebSocketReceiveResult(result.Count, result.MessageType, result.EndOfMessage);
     }
 
-    public override ValueTask<ValueWebSocketReceiveResult> ReceiveAsync(Memory<byte> buffer, CancellationToken cancellationToken)
+    public override ValueTask<ValueWebSocketReceiveResult> ReceiveAsync(Memory<byte> buffer,
+        CancellationToken cancellationToken)
     {
         Check(static state => state is WebSocketState.Open or WebSocketState.CloseSent or WebSocketState.Aborted);
         return ReceiveCoreAsync(buffer, cancellationToken);
     }
 
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
-    private async ValueTask<ValueWebSocketReceiveResult> ReceiveCoreAsync(Memory<byte> buffer, CancellationToken cancellationToken)
+    private async ValueTask<ValueWebSocketReceiveResult> ReceiveCoreAsync(Memory<byte> buffer,
+        CancellationToken cancellationToken)
     {
         try
         {
             WebSocketReceived got = await _inbox.ReceiveAsync(buffer, cancellationToken).ConfigureAwait(false);
-            if (!got.IsEnd) return new ValueWebSocketReceiveResult(got.Count, got.IsText ? WebSocketMessageType.Text : WebSocketMessageType.Binary, got.IsLast);
+            if (!got.IsEnd)
+                return new ValueWebSocketReceiveResult(got.Count,
+                    got.IsText ? WebSocketMessageType.Text : WebSocketMessageType.Binary, got.IsLast);
             Move(WebSocketState.Open, WebSocketState.CloseReceived);
             Move(WebSocketState.CloseSent, WebSocketState.Closed);
             return new ValueWebSocketReceiveResult(0, WebSocketMessageType.Close, true);
@@ -76,20 +86,25 @@ internal sealed class WebSocketView(WebSocketSession session) : WebSocket
 
     // ------------------------------------------------------------------ sending
 
-    public override Task SendAsync(ArraySegment<byte> buffer, WebSocketMessageType messageType, bool endOfMessage, CancellationToken cancellationToken) =>
+    public override Task SendAsync(ArraySegment<byte> buffer, WebSocketMessageType messageType, bool endOfMessage,
+        CancellationToken cancellationToken) =>
         SendAsync(buffer.AsMemory(), messageType, endOfMessage, cancellationToken).AsTask();
 
     // The base class passes its flags to this method. Its compression flag has no effect: pieces are never compressed,
     // whole messages as agreed.
-    public override ValueTask SendAsync(ReadOnlyMemory<byte> buffer, WebSocketMessageType messageType, bool endOfMessage, CancellationToken cancellationToken)
+    public override ValueTask SendAsync(ReadOnlyMemory<byte> buffer, WebSocketMessageType messageType,
+        bool endOfMessage, CancellationToken cancellationToken)
     {
-        if (messageType is not (WebSocketMessageType.Text or WebSocketMessageType.Binary)) throw new ArgumentException("A message is text or binary; CloseOutputAsync sends a close frame.", nameof(messageType));
+        if (messageType is not (WebSocketMessageType.Text or WebSocketMessageType.Binary))
+            throw new ArgumentException("A message is text or binary; CloseOutputAsync sends a close frame.",
+                nameof(messageType));
         Check(static state => state is WebSocketState.Open or WebSocketState.CloseReceived);
         return SendCoreAsync(buffer, messageType == WebSocketMessageType.Text, endOfMessage, cancellationToken);
     }
 
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder))]
-    private async ValueTask SendCoreAsync(ReadOnlyMemory<byte> buffer, bool isText, bool isLast, CancellationToken cancellationToken)
+    private async ValueTask SendCoreAsync(ReadOnlyMemory<byte> buffer, bool isText, bool isLast,
+        CancellationToken cancellationToken)
     {
         SendResult result;
         try
@@ -102,13 +117,16 @@ internal sealed class WebSocketView(WebSocketSession session) : WebSocket
             throw;
         }
 
-        if (result == SendResult.Refused) throw new InvalidOperationException("There is already one outstanding send: one at a time.");
-        if (result != SendResult.Queued) throw new System.Net.WebSockets.WebSocketException(WebSocketError.ConnectionClosedPrematurely);
+        if (result == SendResult.Refused)
+            throw new InvalidOperationException("There is already one outstanding send: one at a time.");
+        if (result != SendResult.Queued)
+            throw new System.Net.WebSockets.WebSocketException(WebSocketError.ConnectionClosedPrematurely);
     }
 
     // ------------------------------------------------------------------ ending
 
-    public override async Task CloseOutputAsync(WebSocketCloseStatus closeStatus, string? statusDescription, CancellationToken cancellationToken)
+    public override async Task CloseOutputAsync(WebSocketCloseStatus closeStatus, string? statusDescription,
+        CancellationToken cancellationToken)
     {
         Judge(closeStatus, statusDescription);
         Check(static state => state is WebSocketState.Open or WebSocketState.CloseReceived);
@@ -129,7 +147,8 @@ internal sealed class WebSocketView(WebSocketSession session) : WebSocket
         if (isBoth) await session.CloseAsync(cancellationToken).ConfigureAwait(false);
     }
 
-    public override async Task CloseAsync(WebSocketCloseStatus closeStatus, string? statusDescription, CancellationToken cancellationToken)
+    public override async Task CloseAsync(WebSocketCloseStatus closeStatus, string? statusDescription,
+        CancellationToken cancellationToken)
     {
         Judge(closeStatus, statusDescription);
         Check(static state => state is WebSocketState.Open or WebSocketState.CloseReceived or WebSocketState.CloseSent);
@@ -149,7 +168,8 @@ internal sealed class WebSocketView(WebSocketSession session) : WebSocket
             }
         }
 
-        await session.CloseAsync(StatusOf(closeStatus), statusDescription ?? "", cancellationToken).ConfigureAwait(false);
+        await session.CloseAsync(StatusOf(closeStatus), statusDescription ?? "", cancellationToken)
+            .ConfigureAwait(false);
         Move(WebSocketState.CloseReceived, WebSocketState.Closed);
         if (_inbox.PeerStatus is not null) Move(WebSocketState.CloseSent, WebSocketState.Closed);
     }
@@ -192,14 +212,17 @@ internal sealed class WebSocketView(WebSocketSession session) : WebSocket
     {
         ObjectDisposedException.ThrowIf(Volatile.Read(ref _isDisposed), this);
         WebSocketState state = State;
-        if (!isValid(state) || Volatile.Read(ref _isAborted)) throw new System.Net.WebSockets.WebSocketException(WebSocketError.InvalidState, $"The WebSocket is in an invalid state ('{state}') for this operation.");
+        if (!isValid(state) || Volatile.Read(ref _isAborted))
+            throw new System.Net.WebSockets.WebSocketException(WebSocketError.InvalidState,
+                $"The WebSocket is in an invalid state ('{state}') for this operation.");
     }
 
     private static WebSocketStatus StatusOf(WebSocketCloseStatus status) => (WebSocketStatus)status;
 
     private static void Judge(WebSocketCloseStatus status, string? reason)
     {
-        if (status == WebSocketCloseStatus.Empty && !string.IsNullOrEmpty(reason)) throw new ArgumentException("Without a status there is no reason.", nameof(reason));
+        if (status == WebSocketCloseStatus.Empty && !string.IsNullOrEmpty(reason))
+            throw new ArgumentException("Without a status there is no reason.", nameof(reason));
         try
         {
             WebSocketSession.Check(StatusOf(status), reason ?? "");

@@ -46,7 +46,8 @@ internal static unsafe partial class Zlib
     }
 
     [DllImport(Library, EntryPoint = "CompressionNative_DeflateInit2_")]
-    internal static extern int DeflateInit(Stream* stream, int level, int method, int windowBits, int memoryLevel, int strategy);
+    internal static extern int DeflateInit(Stream* stream, int level, int method, int windowBits, int memoryLevel,
+        int strategy);
 
     [DllImport(Library, EntryPoint = "CompressionNative_Deflate")]
     internal static extern int Deflate(Stream* stream, int flush);

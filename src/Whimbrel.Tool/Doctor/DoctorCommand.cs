@@ -13,14 +13,17 @@ internal static class DoctorCommand
     internal static async Task<int> RunAsync(int loops, string? app, int? port, bool asJson)
     {
         string? runtimeConfig = app is null ? null : File.ReadAllText(app);
-        GarbageCollector? collector = GarbageCollector.Of(Environment.GetEnvironmentVariable, app is null ? "" : Path.GetFileName(app), runtimeConfig);
-        List<Finding> findings = Examination.Of(new Examined(new SystemTree(""), Engine.SupportFor, Environment.ProcessorCount, loops == 0 ? Environment.ProcessorCount : loops, collector));
+        GarbageCollector? collector = GarbageCollector.Of(Environment.GetEnvironmentVariable,
+            app is null ? "" : Path.GetFileName(app), runtimeConfig);
+        List<Finding> findings = Examination.Of(new Examined(new SystemTree(""), Engine.SupportFor,
+            Environment.ProcessorCount, loops == 0 ? Environment.ProcessorCount : loops, collector));
         if (port is { } number) findings.Add(await PortCheck.OfAsync(number));
         await Console.Out.WriteAsync(asJson ? Json(findings) : Text(findings));
         return ExitCodeOf(findings);
     }
 
-    internal static int ExitCodeOf(List<Finding> findings) => findings.Any(static f => f.Verdict == Verdict.Advice) ? ExitCode.Failed : ExitCode.Done;
+    internal static int ExitCodeOf(List<Finding> findings) =>
+        findings.Any(static f => f.Verdict == Verdict.Advice) ? ExitCode.Failed : ExitCode.Done;
 
     /// <summary>Prints a line per finding, and another one with its fix.</summary>
     internal static string Text(List<Finding> findings)
@@ -30,18 +33,24 @@ internal static class DoctorCommand
         text.Append(System).Append('\n');
         foreach (Finding f in findings)
         {
-            text.Append(Word(f.Verdict).PadRight(8)).Append(f.Name.PadRight(width)).Append("  ").Append(f.Text).Append('\n');
+            text.Append(Word(f.Verdict).PadRight(8)).Append(f.Name.PadRight(width)).Append("  ").Append(f.Text)
+                .Append('\n');
             if (f.Fix.Length > 0) text.Append(' ', 8 + width).Append("  -> ").Append(f.Fix).Append('\n');
         }
 
-        text.Append($"{Count(findings, Verdict.Ok)} ok, {Count(findings, Verdict.Advice)} advice, {Count(findings, Verdict.Skipped)} skipped\n");
+        text.Append($"{Count(findings, Verdict.Ok)} ok, {Count(findings, Verdict.Advice)} advice, "
+            + $"{Count(findings, Verdict.Skipped)} skipped\n");
         return text.ToString();
     }
 
     internal static string Json(List<Finding> findings)
     {
         using MemoryStream bytes = new();
-        using (Utf8JsonWriter json = new(bytes, new JsonWriterOptions { Indented = true, Encoder = global::System.Text.Encodings.Web.JavaScriptEncoder.UnsafeRelaxedJsonEscaping }))
+        using (Utf8JsonWriter json = new(bytes, new JsonWriterOptions
+        {
+            Indented = true,
+            Encoder = global::System.Text.Encodings.Web.JavaScriptEncoder.UnsafeRelaxedJsonEscaping
+        }))
         {
             json.WriteStartObject();
             json.WriteString("system", System);
@@ -66,7 +75,9 @@ internal static class DoctorCommand
         return Encoding.UTF8.GetString(bytes.ToArray()) + "\n";
     }
 
-    private static string System => $"{RuntimeInformation.OSDescription}, {RuntimeInformation.ProcessArchitecture.ToString().ToLowerInvariant()}, {RuntimeInformation.FrameworkDescription}";
+    private static string System =>
+        $"{RuntimeInformation.OSDescription}, {RuntimeInformation.ProcessArchitecture.ToString().ToLowerInvariant()}, "
+        + $"{RuntimeInformation.FrameworkDescription}";
 
     private static string Word(Verdict verdict) => verdict.ToString().ToLowerInvariant();
 

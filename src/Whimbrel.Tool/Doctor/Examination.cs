@@ -3,7 +3,8 @@ namespace Whimbrel.Tool.Doctor;
 /// <summary>All checks in their output order. Each group is in the file of its name.</summary>
 internal static class Examination
 {
-    private static readonly string[] s_linuxOnly = ["kernel", "memlock", "nofile", "cpu limit", "clock", "somaxconn", "port range", "time_wait reuse", "busy-poll"];
+    private static readonly string[] s_linuxOnly = ["kernel", "memlock", "nofile", "cpu limit", "clock", "somaxconn",
+        "port range", "time_wait reuse", "busy-poll"];
 
     internal static List<Finding> Of(Examined examined)
     {
@@ -26,8 +27,11 @@ internal static class Examination
             ]);
         }
 
-        findings.Add(examined.Collector is { } collector ? collector.ToFinding() : Finding.Skipped("gc", "the .runtimeconfig.json of the program cannot be parsed"));
-        if (!isLinux) findings.AddRange(s_linuxOnly.Select(static name => Finding.Skipped(name, "a setting of Linux; this system has no /proc")));
+        findings.Add(examined.Collector is { } collector
+            ? collector.ToFinding() : Finding.Skipped("gc", "the .runtimeconfig.json of the program cannot be parsed"));
+        if (!isLinux)
+            findings.AddRange(s_linuxOnly.Select(
+                static name => Finding.Skipped(name, "a setting of Linux; this system has no /proc")));
         return findings;
     }
 }

@@ -6,4 +6,5 @@ namespace Whimbrel.Tool.Doctor;
 /// <param name="Processors">Number of CPUs that the process may use, with its CPU limit rounded up.</param>
 /// <param name="Loops">Number of loops that the program will have.</param>
 /// <param name="Collector">Garbage collector of the program; null if its settings cannot be parsed.</param>
-internal sealed record Examined(SystemTree System, Func<EngineKind, EngineSupport> Support, int Processors, int Loops, GarbageCollector? Collector);
+internal sealed record Examined(SystemTree System, Func<EngineKind, EngineSupport> Support, int Processors, int Loops,
+    GarbageCollector? Collector);

@@ -19,7 +19,8 @@ internal sealed class SystemTree(string root)
             char[] text = new char[MostCharacters];
             return new string(text, 0, reader.ReadBlock(text));
         }
-        catch (Exception e) when (e is IOException or UnauthorizedAccessException or NotSupportedException or ArgumentException)
+        catch (Exception e)
+            when (e is IOException or UnauthorizedAccessException or NotSupportedException or ArgumentException)
         {
             return null;
         }

@@ -16,7 +16,8 @@ internal static class TopCommand
     {
         using StopSignals stop = new();
         using CancellationTokenSource ending = new();
-        _ = stop.Asked.ContinueWith(_ => ending.Cancel(), CancellationToken.None, TaskContinuationOptions.ExecuteSynchronously, TaskScheduler.Default);
+        _ = stop.Asked.ContinueWith(_ => ending.Cancel(), CancellationToken.None,
+            TaskContinuationOptions.ExecuteSynchronously, TaskScheduler.Default);
         if (settings.Duration is { } duration) ending.CancelAfter(duration);
         try
         {

@@ -12,17 +12,23 @@ internal static class TopFinder
     internal static string PathOf(int process, string root = "/proc")
     {
         string folder = Path.Combine(root, process.ToString(CultureInfo.InvariantCulture));
-        if (!Directory.Exists(root)) throw new TopException("Processes cannot be looked into on this system: give the path.");
+        if (!Directory.Exists(root))
+            throw new TopException("Processes cannot be looked into on this system: give the path.");
         if (!Directory.Exists(folder)) throw new TopException($"There is no process {process}.");
         try
         {
-            HashSet<string> own = [.. Directory.EnumerateFiles(Path.Combine(folder, "fd")).Select(static file => new FileInfo(file).LinkTarget ?? "")];
-            string[] found = [.. Listening(File.ReadLines(Path.Combine(folder, "net", "unix"))).Where(l => own.Contains($"socket:[{l.Inode}]")).Select(static l => l.Path).Where(static p => p.EndsWith(Ending, StringComparison.Ordinal)).Distinct()];
+            HashSet<string> own = [.. Directory.EnumerateFiles(Path.Combine(folder, "fd"))
+                .Select(static file => new FileInfo(file).LinkTarget ?? "")];
+            string[] found = [.. Listening(File.ReadLines(Path.Combine(folder, "net", "unix")))
+                .Where(l => own.Contains($"socket:[{l.Inode}]")).Select(static l => l.Path)
+                .Where(static p => p.EndsWith(Ending, StringComparison.Ordinal)).Distinct()];
             return found.Length switch
             {
                 1 => found[0],
-                0 => throw new TopException($"Process {process} has no status socket whose name ends in {Ending} (ServerOptions.StatusPath, or whimbrel serve --status): give its path if it has another."),
-                _ => throw new TopException($"Process {process} has several status sockets, give the path of one: {string.Join(", ", found)}."),
+                0 => throw new TopException($"Process {process} has no status socket whose name ends in {Ending} "
+                    + $"(ServerOptions.StatusPath, or whimbrel serve --status): give its path if it has another."),
+                _ => throw new TopException(
+                    $"Process {process} has several status sockets, give the path of one: {string.Join(", ", found)}."),
             };
         }
         catch (UnauthorizedAccessException)

@@ -43,7 +43,8 @@ internal sealed record TopServer
     internal long TurnedAway => Rejected + Refused + Shed;
 
     /// <summary>True for the same start of the same server; only then a difference is meaningful.</summary>
-    internal bool IsSame(TopServer other) => StartedAt == other.StartedAt && Addresses.AsSpan().SequenceEqual(other.Addresses);
+    internal bool IsSame(TopServer other) =>
+        StartedAt == other.StartedAt && Addresses.AsSpan().SequenceEqual(other.Addresses);
 }
 
 /// <summary>A session that reads slowly.</summary>

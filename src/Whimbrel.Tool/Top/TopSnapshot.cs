@@ -34,7 +34,11 @@ internal sealed record TopSnapshot
             version = JsonSerializer.Deserialize<Head>(line, s_names)?.Whimbrel ?? 0;
             if (version != KnownVersion) return null;
             TopSnapshot? read = JsonSerializer.Deserialize<TopSnapshot>(line, s_names);
-            return read is { Engine: not null, Loops: not null, Servers: not null } && Array.TrueForAll(read.Loops, static l => l is not null) && Array.TrueForAll(read.Servers, static s => s is { Addresses: not null, Slowest: not null }) ? read : null;
+            return read is { Engine: not null, Loops: not null, Servers: not null }
+                && Array.TrueForAll(read.Loops, static l => l is not null)
+                && Array.TrueForAll(read.Servers, static s => s is { Addresses: not null, Slowest: not null })
+                ? read
+                : null;
         }
         catch (JsonException)
         {

@@ -14,13 +14,15 @@ internal static class TopSource
     private static readonly TimeSpan s_patience = TimeSpan.FromSeconds(5);
 
     /// <summary>Reads one complete line and parses it.</summary>
-    internal static async Task<(byte[] Line, TopSnapshot Snapshot)> ReadAsync(string path, CancellationToken cancellation)
+    internal static async Task<(byte[] Line, TopSnapshot Snapshot)> ReadAsync(string path,
+        CancellationToken cancellation)
     {
         byte[] line = await ReadLineAsync(path, cancellation);
         TopSnapshot? snapshot = TopSnapshot.Read(line, out int version);
         if (snapshot is not null) return (line, snapshot);
         throw new TopException(version > TopSnapshot.KnownVersion
-            ? $"The server at {path} sends status version {version}, and this tool knows {TopSnapshot.KnownVersion}: use the tool of the server's version."
+            ? $"The server at {path} sends status version {version}, and this tool knows {TopSnapshot.KnownVersion}: "
+                + $"use the tool of the server's version."
             : $"What answers at {path} is not a status socket of Whimbrel: it sent something else.");
     }
 
@@ -36,15 +38,21 @@ internal static class TopSource
             while (true)
             {
                 int count = await socket.ReceiveAsync(buffer, patience.Token);
-                if (count == 0) throw new TopException($"What answers at {path} is not a status socket of Whimbrel: it ended after {got.Length} bytes, without a line.");
+                if (count == 0)
+                    throw new TopException($"What answers at {path} is not a status socket of Whimbrel: it ended after "
+                        + $"{got.Length} bytes, without a line.");
                 got.Write(buffer, 0, count);
-                if (Array.IndexOf(buffer, (byte)'\n', 0, count) is >= 0 and int at) return got.GetBuffer()[..((int)got.Length - count + at)];
-                if (got.Length > MostBytes) throw new TopException($"What answers at {path} is not a status socket of Whimbrel: its line has no end.");
+                if (Array.IndexOf(buffer, (byte)'\n', 0, count) is >= 0 and int at)
+                    return got.GetBuffer()[..((int)got.Length - count + at)];
+                if (got.Length > MostBytes)
+                    throw new TopException(
+                        $"What answers at {path} is not a status socket of Whimbrel: its line has no end.");
             }
         }
         catch (OperationCanceledException) when (!cancellation.IsCancellationRequested)
         {
-            throw new TopException($"Nothing was received from {path} in {s_patience.TotalSeconds:0} seconds: it is not a status socket of Whimbrel, or its process is stopped.");
+            throw new TopException($"Nothing was received from {path} in {s_patience.TotalSeconds:0} seconds: it is "
+                + $"not a status socket of Whimbrel, or its process is stopped.");
         }
         catch (SocketException e)
         {
@@ -88,9 +96,12 @@ internal static class TopSource
     private static string WhyNot(string path, Exception exception) => exception switch
     {
         ArgumentException => $"{path} is too long, or not a valid path.",
-        SocketException { SocketErrorCode: SocketError.AccessDenied } => $"{path} can be read by its owner only: run the tool as the server's user.",
-        _ when !Path.Exists(path) => $"{path} does not exist: no server has it open (ServerOptions.StatusPath, or whimbrel serve --status).",
-        SocketException { SocketErrorCode: SocketError.ConnectionRefused } => $"No server answers at {path}: it has ended, or the path is not a socket.",
+        SocketException { SocketErrorCode: SocketError.AccessDenied } =>
+            $"{path} can be read by its owner only: run the tool as the server's user.",
+        _ when !Path.Exists(path) =>
+            $"{path} does not exist: no server has it open (ServerOptions.StatusPath, or whimbrel serve --status).",
+        SocketException { SocketErrorCode: SocketError.ConnectionRefused } =>
+            $"No server answers at {path}: it has ended, or the path is not a socket.",
         _ => $"{path} cannot be read: {exception.Message.TrimEnd('.')}.",
     };
 }

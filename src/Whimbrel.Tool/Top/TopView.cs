@@ -36,12 +36,18 @@ internal static class TopView
     {
         Span span = new(before, now);
         StringBuilder line = new();
-        line.Append(CultureInfo.InvariantCulture, $"{now.Servers.Sum(static s => (long)s.Sessions)} connections, {span.OfServers(static s => s.Accepted)} new/s, {span.OfServers(static s => s.MessagesReceived)} messages/s, ");
-        line.Append(CultureInfo.InvariantCulture, $"{span.BytesOfServers(static s => s.BytesReceived)}/s in, {span.BytesOfServers(static s => s.BytesSent)}/s out, {UnitText.RoundBytes(now.Servers.Sum(static s => s.BytesPending))} queued, ");
-        line.Append(CultureInfo.InvariantCulture, $"{now.Servers.Sum(static s => s.TurnedAway)} turned away, {now.Servers.Sum(static s => s.SlowConsumers)} slow ended, {now.Engine.UserExceptions} exceptions");
+        line.Append(CultureInfo.InvariantCulture,
+            $"{now.Servers.Sum(static s => (long)s.Sessions)} connections, {span.OfServers(static s => s.Accepted)} "
+            + $"new/s, {span.OfServers(static s => s.MessagesReceived)} messages/s, ");
+        line.Append(CultureInfo.InvariantCulture, $"{span.BytesOfServers(static s => s.BytesReceived)}/s "
+            + $"in, {span.BytesOfServers(static s => s.BytesSent)}/s out, "
+            + $"{UnitText.RoundBytes(now.Servers.Sum(static s => s.BytesPending))} queued, ");
+        line.Append(CultureInfo.InvariantCulture, $"{now.Servers.Sum(static s => s.TurnedAway)} turned away, "
+            + $"{now.Servers.Sum(static s => s.SlowConsumers)} slow ended, {now.Engine.UserExceptions} exceptions");
         foreach (TopLoop loop in now.Loops)
         {
-            if (loop.Running is { } running) line.Append(CultureInfo.InvariantCulture, $"; loop {loop.Index} is blocked by {running}");
+            if (loop.Running is { } running)
+                line.Append(CultureInfo.InvariantCulture, $"; loop {loop.Index} is blocked by {running}");
         }
 
         return Clean(line.ToString());
@@ -50,22 +56,32 @@ internal static class TopView
     private static string Head(TopSnapshot now)
     {
         TopEngine engine = now.Engine;
-        string started = now.Servers.Length > 0 ? string.Create(CultureInfo.InvariantCulture, $", since {now.Servers.Min(static s => s.StartedAt).UtcDateTime:yyyy-MM-dd HH:mm:ss}Z") : "";
+        string started = now.Servers.Length > 0 ? string.Create(CultureInfo.InvariantCulture,
+            $", since {now.Servers.Min(static s => s.StartedAt).UtcDateTime:yyyy-MM-dd HH:mm:ss}Z") : "";
         return string.Create(
             CultureInfo.InvariantCulture,
-            $"process {now.Pid}, {engine.Kind}, {now.Loops.Length} {(now.Loops.Length == 1 ? "loop" : "loops")}{started}; mailboxes {UnitText.RoundBytes(engine.MailboxBytes)}, refused {engine.SendsRefused} sends, {engine.BroadcastsRefused} broadcasts; {engine.UserExceptions} exceptions");
+            $"process {now.Pid}, {engine.Kind}, {now.Loops.Length} "
+            + $"{(now.Loops.Length == 1 ? "loop" : "loops")}{started}; mailboxes "
+            + $"{UnitText.RoundBytes(engine.MailboxBytes)}, refused {engine.SendsRefused} sends, "
+            + $"{engine.BroadcastsRefused} broadcasts; {engine.UserExceptions} exceptions");
     }
 
     private static void AddServers(List<string> lines, Span span)
     {
-        lines.Add(Row("SERVER", -30, "CONNS", 8, "NEW/S", 8, "AWAY", 7, "MSGS/S", 10, "IN/S", 10, "OUT/S", 10, "QUEUED", 10, "SLOW", 6, "DROPPED", 9));
+        lines.Add(Row("SERVER", -30, "CONNS", 8, "NEW/S", 8, "AWAY", 7, "MSGS/S", 10, "IN/S", 10, "OUT/S", 10, "QUEUED",
+            10, "SLOW", 6, "DROPPED", 9));
         foreach (TopServer server in span.Now.Servers)
         {
             TopServer? earlier = span.Before?.Servers.FirstOrDefault(server.IsSame);
             lines.Add(Row(
-                NameOf(server), -30, Count(server.Sessions), 8, span.Rate(earlier?.Accepted, server.Accepted), 8, Count(server.TurnedAway), 7, span.Rate(earlier?.MessagesReceived, server.MessagesReceived), 10,
-                span.Bytes(earlier?.BytesReceived, server.BytesReceived), 10, span.Bytes(earlier?.BytesSent, server.BytesSent), 10, UnitText.RoundBytes(server.BytesPending), 10, Count(server.SlowConsumers), 6, Count(server.BroadcastsDropped), 9));
-            if (server.Tls) lines.Add($"  TLS: {span.Rate(earlier?.TlsHandshakes, server.TlsHandshakes)} handshakes/s, {Count(server.TlsFailed)} failed");
+                NameOf(server), -30, Count(server.Sessions), 8, span.Rate(earlier?.Accepted, server.Accepted), 8,
+                Count(server.TurnedAway), 7, span.Rate(earlier?.MessagesReceived, server.MessagesReceived), 10,
+                span.Bytes(earlier?.BytesReceived, server.BytesReceived), 10,
+                span.Bytes(earlier?.BytesSent, server.BytesSent), 10, UnitText.RoundBytes(server.BytesPending), 10,
+                Count(server.SlowConsumers), 6, Count(server.BroadcastsDropped), 9));
+            if (server.Tls)
+                lines.Add($"  TLS: {span.Rate(earlier?.TlsHandshakes, server.TlsHandshakes)} handshakes/s, "
+                    + $"{Count(server.TlsFailed)} failed");
         }
 
         if (span.Now.ServersLeftOut > 0) lines.Add($"({Count(span.Now.ServersLeftOut)} more servers)");
@@ -75,18 +91,23 @@ internal static class TopView
     private static string NameOf(TopServer server)
     {
         string more = server.Addresses.Length > 1 ? $" +{Count(server.Addresses.Length - 1)}" : "";
-        return $"{(server.Addresses.Length > 0 ? server.Addresses[0] : "?")}{more}{(server.Accepting ? "" : " (closed)")}";
+        return $"{(server.Addresses.Length > 0 ? server.Addresses[0] : "?")}{more}"
+            + $"{(server.Accepting ? "" : " (closed)")}";
     }
 
     private static void AddSlowest(List<string> lines, TopSnapshot now)
     {
-        TopSlow[] slowest = [.. now.Servers.SelectMany(static s => s.Slowest).Where(static s => s is not null).OrderByDescending(static s => s.BytesPending).Take(10)];
+        TopSlow[] slowest = [.. now.Servers.SelectMany(static s => s.Slowest).Where(static s => s is not null)
+            .OrderByDescending(static s => s.BytesPending).Take(10)];
         if (slowest.Length == 0) return;
         lines.Add(Row("SLOWEST", -30, "SESSION", 10, "LOOP", 6, "QUEUED", 11, "OF LIMIT", 10));
         foreach (TopSlow slow in slowest)
         {
-            string share = slow.LimitBytes > 0 ? string.Create(CultureInfo.InvariantCulture, $"{slow.BytesPending * 100.0 / slow.LimitBytes:0} %") : "-";
-            lines.Add(Row(slow.Peer ?? "?", -30, Count(slow.Id), 10, Count(slow.Loop), 6, UnitText.RoundBytes(slow.BytesPending), 11, share, 10));
+            string share = slow.LimitBytes > 0
+                ? string.Create(CultureInfo.InvariantCulture, $"{slow.BytesPending * 100.0 / slow.LimitBytes:0} %")
+                : "-";
+            lines.Add(Row(slow.Peer ?? "?", -30, Count(slow.Id), 10, Count(slow.Loop), 6,
+                UnitText.RoundBytes(slow.BytesPending), 11, share, 10));
         }
 
         lines.Add("");
@@ -94,22 +115,29 @@ internal static class TopView
 
     private static void AddLoops(List<string> lines, Span span)
     {
-        lines.Add(Row("LOOP", 5, "CONNS", 9, "TURNS/S", 10, "EMPTY", 8, "PER TURN", 10, "WAKES/S", 10, "IN/S", 11, "OUT/S", 11, "PER SEND", 11, "QUEUED", 11, "TIMERS", 8, "BLOCKED", 9));
+        lines.Add(Row("LOOP", 5, "CONNS", 9, "TURNS/S", 10, "EMPTY", 8, "PER TURN", 10, "WAKES/S", 10, "IN/S", 11,
+            "OUT/S", 11, "PER SEND", 11, "QUEUED", 11, "TIMERS", 8, "BLOCKED", 9));
         for (int i = 0; i < span.Now.Loops.Length; i++)
         {
             TopLoop loop = span.Now.Loops[i];
             TopLoop? earlier = span.Before is { } before && i < before.Loops.Length ? before.Loops[i] : null;
-            long turns = loop.Turns - (earlier?.Turns ?? loop.Turns), sends = loop.Sends - (earlier?.Sends ?? loop.Sends);
+            long turns = loop.Turns - (earlier?.Turns ?? loop.Turns),
+                sends = loop.Sends - (earlier?.Sends ?? loop.Sends);
             lines.Add(Row(
                 Count(loop.Index), 5, Count(loop.Connections), 9, span.Rate(earlier?.Turns, loop.Turns), 10,
-                Ratio((loop.EmptyTurns - (earlier?.EmptyTurns ?? 0)) * 100.0, turns, "0' %'"), 8, Ratio(loop.Completions - (earlier?.Completions ?? 0), turns, "0.0"), 10, span.Rate(earlier?.Wakes, loop.Wakes), 10,
-                span.Bytes(earlier?.BytesReceived, loop.BytesReceived), 11, span.Bytes(earlier?.BytesSent, loop.BytesSent), 11,
-                sends > 0 ? UnitText.RoundBytes((loop.BytesSent - earlier!.BytesSent) / sends) : "-", 11, UnitText.RoundBytes(loop.BytesPending), 11, Count(loop.Timers), 8, Count(loop.BlockedTurns), 9));
+                Ratio((loop.EmptyTurns - (earlier?.EmptyTurns ?? 0)) * 100.0, turns, "0' %'"),
+                8, Ratio(loop.Completions - (earlier?.Completions ?? 0), turns, "0.0"), 10,
+                span.Rate(earlier?.Wakes, loop.Wakes), 10,
+                span.Bytes(earlier?.BytesReceived, loop.BytesReceived), 11,
+                span.Bytes(earlier?.BytesSent, loop.BytesSent), 11,
+                sends > 0 ? UnitText.RoundBytes((loop.BytesSent - earlier!.BytesSent) / sends) : "-", 11,
+                UnitText.RoundBytes(loop.BytesPending), 11, Count(loop.Timers), 8, Count(loop.BlockedTurns), 9));
             if (loop.Running is { } running) lines.Add($"      blocked by {running}");
         }
     }
 
-    private static string Ratio(double part, long whole, string format) => whole > 0 ? (part / whole).ToString(format, CultureInfo.InvariantCulture) : "-";
+    private static string Ratio(double part, long whole, string format) =>
+        whole > 0 ? (part / whole).ToString(format, CultureInfo.InvariantCulture) : "-";
 
     private static string Count(long number) => number.ToString("#,0", CultureInfo.InvariantCulture);
 
@@ -131,7 +159,8 @@ internal static class TopView
     }
 
     /// <summary>Replaces control characters, because a server's text could control the terminal.</summary>
-    private static string Clean(string text) => text.Any(char.IsControl) ? string.Concat(text.Select(static c => char.IsControl(c) ? '?' : c)) : text;
+    private static string Clean(string text) =>
+        text.Any(char.IsControl) ? string.Concat(text.Select(static c => char.IsControl(c) ? '?' : c)) : text;
 
     /// <summary>Time between two snapshots of one process.</summary>
     private readonly struct Span
@@ -149,13 +178,17 @@ internal static class TopView
             _seconds = (now.TimeMs - before.TimeMs) / 1000.0;
         }
 
-        internal string Rate(long? earlier, long later) => PerSecond(earlier, later) is { } rate ? rate.ToString(rate < 10 ? "0.#" : "#,0", CultureInfo.InvariantCulture) : "-";
+        internal string Rate(long? earlier, long later) => PerSecond(earlier, later) is { } rate
+            ? rate.ToString(rate < 10 ? "0.#" : "#,0", CultureInfo.InvariantCulture)
+            : "-";
 
-        internal string Bytes(long? earlier, long later) => PerSecond(earlier, later) is { } rate ? UnitText.RoundBytes((long)rate) : "-";
+        internal string Bytes(long? earlier, long later) =>
+            PerSecond(earlier, later) is { } rate ? UnitText.RoundBytes((long)rate) : "-";
 
         internal string OfServers(Func<TopServer, long> number) => Rate(Before is null ? null : 0, Difference(number));
 
-        internal string BytesOfServers(Func<TopServer, long> number) => Bytes(Before is null ? null : 0, Difference(number));
+        internal string BytesOfServers(Func<TopServer, long> number) =>
+            Bytes(Before is null ? null : 0, Difference(number));
 
         /// <summary>
         /// Sums a difference over the servers of the previous snapshot; a new server counts from the next one.
@@ -165,12 +198,14 @@ internal static class TopView
             long sum = 0;
             foreach (TopServer server in Now.Servers)
             {
-                if (Before?.Servers.FirstOrDefault(server.IsSame) is { } earlier) sum += number(server) - number(earlier);
+                if (Before?.Servers.FirstOrDefault(server.IsSame) is { } earlier)
+                    sum += number(server) - number(earlier);
             }
 
             return sum;
         }
 
-        private double? PerSecond(long? earlier, long later) => earlier is { } number && _seconds > 0 ? Math.Max(0, later - number) / _seconds : null;
+        private double? PerSecond(long? earlier, long later) =>
+            earlier is { } number && _seconds > 0 ? Math.Max(0, later - number) / _seconds : null;
     }
 }

@@ -24,7 +24,9 @@ internal unsafe struct OfferedBytes
     internal readonly Span<byte> Writable(ReadOnlySpan<byte> received)
     {
         if (received.IsEmpty) return default;
-        if (_span is null || !Covers(Unsafe.AsRef<ReadOnlySpan<byte>>(_span), received)) Throw.State("These are not bytes that the running OnReceived or OnData was given: only those may be written to, and only while it runs.");
+        if (_span is null || !Covers(Unsafe.AsRef<ReadOnlySpan<byte>>(_span), received))
+            Throw.State("These are not bytes that the running OnReceived or OnData was given: only those may be "
+                + "written to, and only while it runs.");
         return MemoryMarshal.CreateSpan(ref MemoryMarshal.GetReference(received), received.Length);
     }
 

@@ -81,8 +81,10 @@ internal readonly ref struct Pieces
         return piece.Length;
     }
 
-    private static bool IsOfUser(ReadOnlyMemory<byte> piece) => MemoryMarshal.TryGetMemoryManager<byte, MemoryManager<byte>>(piece, out _);
+    private static bool IsOfUser(ReadOnlyMemory<byte> piece) =>
+        MemoryMarshal.TryGetMemoryManager<byte, MemoryManager<byte>>(piece, out _);
 
     [DoesNotReturn]
-    internal static void Changed() => Throw.State("The pieces of a message were changed while it was sent. They must stay as they are until Send returns, or SendAsync completes.");
+    internal static void Changed() => Throw.State("The pieces of a message were changed while it was sent. They must "
+        + "stay as they are until Send returns, or SendAsync completes.");
 }

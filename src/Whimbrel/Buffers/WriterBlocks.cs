@@ -42,7 +42,8 @@ internal static class WriterBlocks
         }
 
         // Allocated as pinned, so that pinning it for a send costs nothing.
-        block ??= new WriterBlock(isRented ? null : GC.AllocateUninitializedArray<byte>(WriterBlock.Capacity, pinned: true));
+        block ??= new WriterBlock(
+            isRented ? null : GC.AllocateUninitializedArray<byte>(WriterBlock.Capacity, pinned: true));
         block.NextBlock = null;
         if (isRented) block.Rent(least);
         return block;

@@ -22,7 +22,8 @@ public partial class Client
         /// <summary>True if the connect counts as successful. Changes on the session's thread.</summary>
         internal bool IsOpen { get; private set; }
 
-        protected override (string What, object? Code) Factory => ("The factory of the client", (object?)host.Client._factory ?? host.Client._contextFactory);
+        protected override (string What, object? Code) Factory =>
+            ("The factory of the client", (object?)host.Client._factory ?? host.Client._contextFactory);
 
         protected override bool IsCancelled => ReconnectLoop.IsCancelled;
 
@@ -42,7 +43,8 @@ public partial class Client
 
         protected override Session? MakeSession(Loop loop) => host.Client._factory is { } factory
             ? factory()
-            : host.Client._contextFactory!(new SessionContext(null, host.Client, loop, host.Client.Options.LocalEndPoint, host.NextTargets[0]));
+            : host.Client._contextFactory!(new SessionContext(null, host.Client, loop,
+                host.Client.Options.LocalEndPoint, host.NextTargets[0]));
 
         protected override void FactoryThrew(Exception exception)
         {

@@ -43,7 +43,8 @@ public partial class Client
         internal void WatchCancellation()
         {
             if (!cancellation.CanBeCanceled) return;
-            TokenWatch.Store(ref _registration, cancellation.UnsafeRegister(static state => ((ReconnectLoop)state!).Cancel(), this));
+            TokenWatch.Store(ref _registration,
+                cancellation.UnsafeRegister(static state => ((ReconnectLoop)state!).Cancel(), this));
             if (IsAnswered) _registration.Dispose();
         }
 
@@ -80,7 +81,8 @@ public partial class Client
         {
             if (!TryAnswer()) return;
             if (reason.Cause == CloseCause.Cancelled) Result.SetException(new OperationCanceledException(cancellation));
-            else Result.SetException(Explained(PendingConnect.Failure(host.Targets, reason, _attempts == 0 ? "" : $" Gave up after {_attempts} more {(_attempts == 1 ? "attempt" : "attempts")}.")));
+            else Result.SetException(Explained(PendingConnect.Failure(host.Targets, reason, _attempts == 0
+                ? "" : $" Gave up after {_attempts} more {(_attempts == 1 ? "attempt" : "attempts")}.")));
         }
 
         private Exception Explained(NetworkException failure)
@@ -101,7 +103,8 @@ public partial class Client
         internal void Connected(Session session)
         {
             _isTrying = false;
-            if (_attempts > 0) host.Tell((session, _attempts), static (owner, s) => owner.OnReconnected(s.session, s._attempts));
+            if (_attempts > 0)
+                host.Tell((session, _attempts), static (owner, s) => owner.OnReconnected(s.session, s._attempts));
             if (TryAnswer()) Result.SetResult(session);
         }
 
@@ -125,10 +128,12 @@ public partial class Client
 
             long now = host.Engine.NowMs;
             _wasConnected |= wasConnected;
-            if (wasConnected && now - attempt.ConnectedAtMs >= (long)policy!.ResetAfter.TotalMilliseconds) _attempts = 0;
+            if (wasConnected && now - attempt.ConnectedAtMs >= (long)policy!.ResetAfter.TotalMilliseconds)
+                _attempts = 0;
             if (_attempts == 0) _troubleSinceMs = now;
             TimeSpan delay = policy!.DelayBefore(_attempts + 1, host.Engine.NextRandom());
-            if (loop.IsStopping || IsFinal(policy, reason) || _attempts >= policy.MaxAttempts || TimeSpan.FromMilliseconds(now - _troubleSinceMs) + delay > policy.MaxElapsed)
+            if (loop.IsStopping || IsFinal(policy, reason) || _attempts >= policy.MaxAttempts
+                || TimeSpan.FromMilliseconds(now - _troubleSinceMs) + delay > policy.MaxElapsed)
             {
                 GiveUp(reason);
                 return;
@@ -137,7 +142,8 @@ public partial class Client
             _attempts++;
             _isTrying = true;
             if (!wasConnected) host.ReportConnectFailed(reason, _attempts, delay);
-            host.Tell((_attempts, delay, reason), static (owner, s) => owner.OnReconnecting(s._attempts, s.delay, s.reason));
+            host.Tell((_attempts, delay, reason),
+                static (owner, s) => owner.OnReconnecting(s._attempts, s.delay, s.reason));
             if (!TryWait(loop, delay)) Fail(reason);
         }
 
@@ -161,7 +167,9 @@ public partial class Client
             bool isAwaited = TryAnswer();
             if (!isAwaited) host.Engine.ReportException("the factory of a client", exception);
             else host.Engine.UserCodeThrew(exception);
-            if (_attempts > 0) host.Tell(new CloseReason(CloseCause.UserException, 0, exception), static (owner, r) => owner.OnGaveUp(r));
+            if (_attempts > 0)
+                host.Tell(new CloseReason(CloseCause.UserException, 0, exception),
+                    static (owner, r) => owner.OnGaveUp(r));
             if (isAwaited) Result.SetException(exception);
         }
 
@@ -209,7 +217,9 @@ public partial class Client
             // Sessions on the pool end on another thread, and the state of a loop may be used on the loop only.
             long delayMs = (long)Math.Ceiling(delay.TotalMilliseconds);
             if (loop.IsCurrent) StartTimer(loop, delayMs);
-            else if (!loop.PostControl(static (l, p, _, ms) => ((ReconnectLoop)p!).StartTimer(l, ms), this, null, delayMs)) GiveUp(new CloseReason(CloseCause.EngineStopped));
+            else if (!loop.PostControl(static (l, p, _, ms) => ((ReconnectLoop)p!).StartTimer(l, ms),
+                this, null, delayMs))
+                GiveUp(new CloseReason(CloseCause.EngineStopped));
             return true;
         }
 
@@ -218,7 +228,8 @@ public partial class Client
             if (loop.IsStopping) GiveUp(new CloseReason(CloseCause.EngineStopped));
             if (!IsInForce) return;
             loop.Add(this);
-            _timer = loop.StartTimer(TimeSpan.FromMilliseconds(delayMs), static state => ((ReconnectLoop)state!).ConnectAgain(), this);
+            _timer = loop.StartTimer(TimeSpan.FromMilliseconds(delayMs),
+                static state => ((ReconnectLoop)state!).ConnectAgain(), this);
         }
 
         private void ConnectAgain()

@@ -55,7 +55,8 @@ public sealed class Connector : IAsyncDisposable
     /// <summary>
     /// All connected sessions, as a group with automatic membership. Throws before the first connect.
     /// </summary>
-    public SessionGroup Sessions => _host?.Everyone ?? throw new InvalidOperationException("The connector has not connected yet.");
+    public SessionGroup Sessions =>
+        _host?.Everyone ?? throw new InvalidOperationException("The connector has not connected yet.");
 
     /// <summary>
     /// Connects, and completes after the session's OnConnected, with the session that has the connection then. An
@@ -70,12 +71,14 @@ public sealed class Connector : IAsyncDisposable
     /// <param name="loop">Loop of the connection; null for <see cref="ClientOptions.Loop"/>, or the loops of the engine
     /// in turn.</param>
     /// <param name="cancellationToken">Cancels the connect, in any phase.</param>
-    public ValueTask<Session> ConnectAsync(Func<Session> factory, Loop? loop = null, CancellationToken cancellationToken = default)
+    public ValueTask<Session> ConnectAsync(Func<Session> factory, Loop? loop = null,
+        CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(factory);
         if (cancellationToken.IsCancellationRequested) return ValueTask.FromCanceled<Session>(cancellationToken);
         Engine engine = Engine;
-        if (loop is not null && !ReferenceEquals(loop.Engine, engine)) throw new ArgumentException($"{loop} is no loop of the connector's engine ({engine}).", nameof(loop));
+        if (loop is not null && !ReferenceEquals(loop.Engine, engine))
+            throw new ArgumentException($"{loop} is no loop of the connector's engine ({engine}).", nameof(loop));
         Attempt attempt;
         lock (_gate)
         {
@@ -85,7 +88,8 @@ public sealed class Connector : IAsyncDisposable
         }
 
         if (_warm.IsCompleted) attempt.PostOrGiveUp(loop);
-        else _warm.ContinueWith((_, a) => ((Attempt)a!).PostOrGiveUp(loop), attempt, CancellationToken.None, TaskContinuationOptions.None, TaskScheduler.Default);
+        else _warm.ContinueWith((_, a) => ((Attempt)a!).PostOrGiveUp(loop), attempt, CancellationToken.None,
+            TaskContinuationOptions.None, TaskScheduler.Default);
         attempt.WatchCancellation();
         return attempt.Result.Task;
     }
@@ -93,7 +97,9 @@ public sealed class Connector : IAsyncDisposable
     private Host Prepare(Engine engine)
     {
         Options.Validate(engine);
-        if (Options.Reconnect is not null) throw new ArgumentException("ClientOptions.Reconnect is set: a connector does not reconnect. Give the policy to a Client.");
+        if (Options.Reconnect is not null)
+            throw new ArgumentException(
+                "ClientOptions.Reconnect is set: a connector does not reconnect. Give the policy to a Client.");
         TlsProfile? tls = Options.TlsToSpeak is { } secure ? TlsSelector.Prepare(secure, isServer: false) : null;
         engine.Start();
         if (tls is not null) _warm = engine.WarmUpTls(tls);
@@ -180,11 +186,13 @@ public sealed class Connector : IAsyncDisposable
 
         internal override void NoteSession(DiagnosticEvent notice) => Engine.Report(notice, Options.OnDiagnosticEvent);
 
-        internal override void SessionConnecting(Connection connection) => ((Attempt)connection.Session.HostState!).Connect(connection);
+        internal override void SessionConnecting(Connection connection) =>
+            ((Attempt)connection.Session.HostState!).Connect(connection);
 
         internal override void SessionConnected(Session session) => ((Attempt)session.HostState!).Connected(session);
 
-        internal override void SessionFailedToBegin(Session session, Exception exception) => ((Attempt)session.HostState!).Thrown ??= exception;
+        internal override void SessionFailedToBegin(Session session, Exception exception) =>
+            ((Attempt)session.HostState!).Thrown ??= exception;
 
         internal override void SessionReplaced(Session old, Session next) => ((Attempt)next.HostState!).Session = next;
 
@@ -192,10 +200,12 @@ public sealed class Connector : IAsyncDisposable
         {
         }
 
-        internal override void SessionEnded(Session session, CloseReason reason, bool wasConnected) => ((Attempt)session.HostState!).Ended(reason);
+        internal override void SessionEnded(Session session, CloseReason reason, bool wasConnected) =>
+            ((Attempt)session.HostState!).Ended(reason);
     }
 
-    private sealed class Attempt(Connector connector, Host host, Func<Session> factory, CancellationToken cancellation) : PendingConnect(host, host.Targets)
+    private sealed class Attempt(Connector connector, Host host, Func<Session> factory, CancellationToken cancellation)
+        : PendingConnect(host, host.Targets)
     {
         private CancellationTokenRegistration _registration;
         private int _isAnswered;
@@ -204,7 +214,8 @@ public sealed class Connector : IAsyncDisposable
 
         protected override (string What, object? Code) Factory => ("The factory given to a connector", factory);
 
-        protected override bool IsCancelled => Volatile.Read(ref _isAnswered) == 0 && cancellation.IsCancellationRequested;
+        protected override bool IsCancelled =>
+            Volatile.Read(ref _isAnswered) == 0 && cancellation.IsCancellationRequested;
 
         protected override Session? MakeSession(Loop loop) => factory();
 
@@ -218,7 +229,8 @@ public sealed class Connector : IAsyncDisposable
         internal void WatchCancellation()
         {
             if (!cancellation.CanBeCanceled) return;
-            TokenWatch.Store(ref _registration, cancellation.UnsafeRegister(static state => ((Attempt)state!).Cancel(), this));
+            TokenWatch.Store(ref _registration,
+                cancellation.UnsafeRegister(static state => ((Attempt)state!).Cancel(), this));
             if (Volatile.Read(ref _isAnswered) == 1) _registration.Dispose();
         }
 

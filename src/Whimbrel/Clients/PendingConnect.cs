@@ -23,7 +23,8 @@ internal abstract class PendingConnect(ConnectionHost host, List<EndPoint> targe
     /// Returns the reason that a failed connect reports: the exception of OnConnected, if it threw, whatever the
     /// session's protocol reported.
     /// </summary>
-    protected internal CloseReason ReasonFor(CloseReason reason) => Thrown is { } thrown ? new CloseReason(CloseCause.UserException, 0, thrown) : reason;
+    protected internal CloseReason ReasonFor(CloseReason reason) =>
+        Thrown is { } thrown ? new CloseReason(CloseCause.UserException, 0, thrown) : reason;
 
     private ClientOptions Options => (ClientOptions)host.Options;
 
@@ -62,7 +63,9 @@ internal abstract class PendingConnect(ConnectionHost host, List<EndPoint> targe
         try
         {
             session = MakeSession(loop);
-            if (session is null || session.IsUsed) Throw.State($"The factory must return a new session for each connect, and returned {(session is null ? "null" : "one that had a connection before")}.");
+            if (session is null || session.IsUsed)
+                Throw.State($"The factory must return a new session for each connect, and returned "
+                    + $"{(session is null ? "null" : "one that had a connection before")}.");
         }
         catch (Exception e)
         {
@@ -77,7 +80,8 @@ internal abstract class PendingConnect(ConnectionHost host, List<EndPoint> targe
         Session = session;
         session.HostState = this;
         Connection connection = loop.TakeConnection();
-        connection.Begin(host.ShardOf(loop), session, Engine.NextConnectionId(), Options.LocalEndPoint, PeerAddress.Of(targets[0]));
+        connection.Begin(host.ShardOf(loop), session, Engine.NextConnectionId(), Options.LocalEndPoint,
+            PeerAddress.Of(targets[0]));
         session.SetRemoteEndPoint(targets[0]);
         // A cancelled attempt also gets both callbacks (contract 1).
         connection.Connecting(null);
@@ -88,7 +92,8 @@ internal abstract class PendingConnect(ConnectionHost host, List<EndPoint> targe
     {
         if (Volatile.Read(ref _closeAsked)) connection.AbortWith(new CloseReason(CloseCause.LocalClose));
         else if (IsCancelled) connection.AbortWith(new CloseReason(CloseCause.Cancelled));
-        if (connection.State == ConnectionState.Connecting) new ConnectOperation(connection, targets, Options.LocalEndPoint).Start(Options.ConnectTimeout);
+        if (connection.State == ConnectionState.Connecting)
+            new ConnectOperation(connection, targets, Options.LocalEndPoint).Start(Options.ConnectTimeout);
     }
 
     /// <summary>
@@ -99,7 +104,8 @@ internal abstract class PendingConnect(ConnectionHost host, List<EndPoint> targe
         static (_, a, _, _) =>
         {
             PendingConnect attempt = (PendingConnect)a!;
-            if (attempt.Session?.Connection is { } connection && (connection.IsBeginning || attempt.IsOpening)) connection.AbortWith(new CloseReason(CloseCause.Cancelled));
+            if (attempt.Session?.Connection is { } connection && (connection.IsBeginning || attempt.IsOpening))
+                connection.AbortWith(new CloseReason(CloseCause.Cancelled));
         },
         this);
 
@@ -122,12 +128,17 @@ internal abstract class PendingConnect(ConnectionHost host, List<EndPoint> targe
     /// <summary>Returns the exception for a caller that awaits a failed connect.</summary>
     internal static NetworkException Failure(List<EndPoint> targets, CloseReason reason, string more = "")
     {
-        string tried = reason.Exception is AggregateException all ? $" Tried {string.Join("; ", all.InnerExceptions.Select(static e => e.Message))}." : "";
+        string tried = reason.Exception is AggregateException all
+            ? $" Tried {string.Join("; ", all.InnerExceptions.Select(static e => e.Message))}."
+            : "";
         string help = reason.Cause == CloseCause.TlsHandshake
             ? "See docs/symptoms/tls-handshake.md, or: whimbrel explain tls-handshake."
             : "See docs/symptoms/cannot-connect.md, or: whimbrel explain cannot-connect.";
-        return new NetworkException(reason.Error with { Message = $"Cannot connect to {TextOf(targets)}: {reason}.{tried}{more} {help}" }, reason.Exception);
+        return new NetworkException(
+            reason.Error with { Message = $"Cannot connect to {TextOf(targets)}: {reason}.{tried}{more} {help}" },
+            reason.Exception);
     }
 
-    internal static string TextOf(List<EndPoint> targets) => string.Join(" or ", targets.Select(static t => t is DnsEndPoint name ? $"{name.Host}:{name.Port}" : $"{t}"));
+    internal static string TextOf(List<EndPoint> targets) =>
+        string.Join(" or ", targets.Select(static t => t is DnsEndPoint name ? $"{name.Host}:{name.Port}" : $"{t}"));
 }

@@ -51,7 +51,8 @@ public sealed class ReconnectPolicy
     /// <summary>Default of <see cref="StopWhen"/>: returns true for ends that this side requested.</summary>
     /// <param name="reason">Reason why the last connection or connect ended.</param>
     public static bool IsFinal(CloseReason reason) =>
-        reason.Cause is CloseCause.LocalClose or CloseCause.LocalAbort or CloseCause.Cancelled or CloseCause.EngineStopped;
+        reason.Cause is CloseCause.LocalClose or CloseCause.LocalAbort or CloseCause.Cancelled
+            or CloseCause.EngineStopped;
 
     internal void Validate(OptionErrors errors)
     {
@@ -71,7 +72,8 @@ public sealed class ReconnectPolicy
     internal TimeSpan DelayBefore(int attempt, double random)
     {
         // In floating point, because the power overflows to infinity, which Min then limits.
-        double most = Math.Min(MaxDelay.TotalMilliseconds, InitialDelay.TotalMilliseconds * Math.Pow(Factor, attempt - 1));
+        double most = Math.Min(MaxDelay.TotalMilliseconds,
+            InitialDelay.TotalMilliseconds * Math.Pow(Factor, attempt - 1));
         return TimeSpan.FromMilliseconds(Jitter ? most * random : most);
     }
 }

@@ -66,7 +66,8 @@ internal sealed class BroadcastForms : IBufferWriter<byte>
 
     public void Advance(int count)
     {
-        if (count < 0 || count > _buffer.Length - _written) Throw.OutOfRange(nameof(count), count, $"between 0 and {_buffer.Length - _written}");
+        if (count < 0 || count > _buffer.Length - _written)
+            Throw.OutOfRange(nameof(count), count, $"between 0 and {_buffer.Length - _written}");
         _written += count;
     }
 

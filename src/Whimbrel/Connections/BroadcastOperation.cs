@@ -6,7 +6,8 @@ namespace Whimbrel.Connections;
 /// <summary>
 /// An awaited broadcast. Completes with the counts when every loop has processed it, or when it is cancelled.
 /// </summary>
-internal sealed class BroadcastOperation(Engine engine, Session? except, Func<Session, bool>? predicate) : Completion<BroadcastResult>(engine)
+internal sealed class BroadcastOperation(Engine engine, Session? except, Func<Session, bool>? predicate)
+    : Completion<BroadcastResult>(engine)
 {
     private CancellationTokenRegistration _registration;
     private CancellationToken _token;

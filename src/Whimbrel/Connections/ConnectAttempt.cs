@@ -52,7 +52,9 @@ internal sealed class ConnectAttempt : Resident
         _isOver = true;
         if (error != 0)
         {
-            _reason = Fault is null ? new CloseReason(ErrorText.CauseOf(error), error) : new CloseReason(CloseCause.SocketOption, Fault.Error.Code, Fault);
+            _reason = Fault is null
+                ? new CloseReason(ErrorText.CauseOf(error), error)
+                : new CloseReason(CloseCause.SocketOption, Fault.Error.Code, Fault);
             if (Slot >= 0) Loop.Detach(this);
             else Loop.Schedule(this);
             return;

@@ -85,7 +85,9 @@ internal sealed class ConnectOperation : PendingOperation, ILookupWaiter
             place.Lookup = null;
             DnsEndPoint name = (DnsEndPoint)place.Target;
             place.Addresses = TakeTurns(lookup.Addresses, name);
-            if (place.Addresses.Count == 0) Report(name, new CloseReason(CloseCause.UnknownHost, 0, lookup.Error ?? new SocketException((int)SocketError.NoData)));
+            if (place.Addresses.Count == 0)
+                Report(name, new CloseReason(CloseCause.UnknownHost, 0,
+                    lookup.Error ?? new SocketException((int)SocketError.NoData)));
         }
 
         // A running attempt keeps its head start.
@@ -106,7 +108,8 @@ internal sealed class ConnectOperation : PendingOperation, ILookupWaiter
             // Some DNS filters answer a blocked name with the unspecified address, which would connect to this machine.
             if (address.Equals(IPAddress.Any) || address.Equals(IPAddress.IPv6Any)) continue;
             EndPoint endPoint = EndPointRules.Plain(new IPEndPoint(address, name.Port));
-            if (name.AddressFamily is not AddressFamily.Unspecified && name.AddressFamily != endPoint.AddressFamily) continue;
+            if (name.AddressFamily is not AddressFamily.Unspecified && name.AddressFamily != endPoint.AddressFamily)
+                continue;
             if (preferred == AddressFamily.Unspecified) preferred = endPoint.AddressFamily;
             (endPoint.AddressFamily == preferred ? first : other).Add(endPoint);
         }
@@ -142,7 +145,8 @@ internal sealed class ConnectOperation : PendingOperation, ILookupWaiter
 
             ConnectAttempt connector = new(this, address, _local) { HostName = host };
             _attempts.Add(connector);
-            if (!_oneByOne && HasMore) _next = Loop.StartTimer(s_headStart, static state => ((ConnectOperation)state!).TryNext(), this);
+            if (!_oneByOne && HasMore)
+                _next = Loop.StartTimer(s_headStart, static state => ((ConnectOperation)state!).TryNext(), this);
             Loop.Attach(connector);
             return;
         }
@@ -253,7 +257,8 @@ internal sealed class ConnectOperation : PendingOperation, ILookupWaiter
     private void Fail()
     {
         // All failures are reported if there are several; a single one is the reason itself.
-        if (_failures.Count > 1) _mostTelling = _mostTelling with { Exception = new AggregateException("All addresses failed.", _failures) };
+        if (_failures.Count > 1)
+            _mostTelling = _mostTelling with { Exception = new AggregateException("All addresses failed.", _failures) };
         CloseReason reason = _mostTelling;
         End(reason);
         _connection.ConnectFailed(reason);
@@ -267,7 +272,9 @@ internal sealed class ConnectOperation : PendingOperation, ILookupWaiter
         foreach (ConnectAttempt connector in _attempts) Report(connector.Target, reason);
         for (int i = 0; i < _places.Length; i++)
         {
-            if (_places[i].Lookup is not null) _failures.Add(new NetworkException(reason.Error with { Message = $"{_places[i].Target}: the name was not resolved in time" }));
+            if (_places[i].Lookup is not null)
+                _failures.Add(new NetworkException(
+                    reason.Error with { Message = $"{_places[i].Target}: the name was not resolved in time" }));
         }
 
         if (!isPlain) reason = reason with { Exception = new AggregateException("Not connected in time.", _failures) };

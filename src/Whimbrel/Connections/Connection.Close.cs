@@ -68,8 +68,10 @@ internal sealed partial class Connection
     /// <summary>Sends queued data, then FIN. New sends are already rejected.</summary>
     private void Drain(CloseReason reason)
     {
-        if (_tenancy.SendError != 0) SetReason(new CloseReason(ErrorText.CauseOf(_tenancy.SendError), _tenancy.SendError));
-        else if (_tenancy.Life.PeerWasFirst && reason.Cause != CloseCause.ProtocolError) SetReason(new CloseReason(CloseCause.PeerClosed));
+        if (_tenancy.SendError != 0)
+            SetReason(new CloseReason(ErrorText.CauseOf(_tenancy.SendError), _tenancy.SendError));
+        else if (_tenancy.Life.PeerWasFirst && reason.Cause != CloseCause.ProtocolError)
+            SetReason(new CloseReason(CloseCause.PeerClosed));
         else SetReason(reason);
         Go(ConnectionState.Draining);
         ReleaseSends();
@@ -77,7 +79,8 @@ internal sealed partial class Connection
         // it.
         if (!ReferenceEquals(Loop.ActiveConnection, this)) _tenancy.Unread.Clear();
         _tenancy.OfferPending = false;
-        if ((_tenancy.Life.Peer != PeerHalf.Open || PeerSaidAll) && SendQueueIsEmpty && _tenancy.Tls is not { CanSend: true })
+        if ((_tenancy.Life.Peer != PeerHalf.Open || PeerSaidAll) && SendQueueIsEmpty
+            && _tenancy.Tls is not { CanSend: true })
         {
             // Both sides are done: nothing to send, nothing to wait for.
             Detach();
@@ -115,7 +118,8 @@ internal sealed partial class Connection
             Loop.ShutdownSend(this);
         }
 
-        StartDeadline(_tenancy.Tls is { Phase: TlsPhase.Over } || WasSaidAll ? s_alertTime : TimeSpan.FromMilliseconds(LingerMs));
+        StartDeadline(
+            _tenancy.Tls is { Phase: TlsPhase.Over } || WasSaidAll ? s_alertTime : TimeSpan.FromMilliseconds(LingerMs));
         UpdateReceiving();
     }
 
@@ -124,7 +128,8 @@ internal sealed partial class Connection
     /// not read. The session has declared this, and nothing was received since. Never with TLS, where the peer's
     /// close_notify is expected, nor with a fast open, which a close could undo.
     /// </summary>
-    private bool PeerSaidAll => WasSaidAll && _tenancy.Tls is null && Shard.Options is not ClientOptions { FastOpen: true };
+    private bool PeerSaidAll =>
+        WasSaidAll && _tenancy.Tls is null && Shard.Options is not ClientOptions { FastOpen: true };
 
     private bool WasSaidAll => _tenancy.SaidAllAt == _tenancy.BytesReceived + 1;
 
@@ -147,7 +152,9 @@ internal sealed partial class Connection
 
     private void TryShutdownSend()
     {
-        if (_tenancy.Life.Own == OwnHalf.Finished || !SendQueueIsEmpty || _tenancy.SendError != 0 || _tenancy.Tls is { IsShaking: true } || SaysGoodbye()) return;
+        if (_tenancy.Life.Own == OwnHalf.Finished || !SendQueueIsEmpty
+            || _tenancy.SendError != 0 || _tenancy.Tls is { IsShaking: true } || SaysGoodbye())
+            return;
         _tenancy.Life.Finish();
         Loop.ShutdownSend(this);
         // On the pool the session may not have been notified yet, nor have received the last bytes.
@@ -188,7 +195,8 @@ internal sealed partial class Connection
         }
 
         // An earlier send error is the first cause, even if the session was not notified yet.
-        if (_tenancy.SendError != 0) SetReason(new CloseReason(ErrorText.CauseOf(_tenancy.SendError), _tenancy.SendError));
+        if (_tenancy.SendError != 0)
+            SetReason(new CloseReason(ErrorText.CauseOf(_tenancy.SendError), _tenancy.SendError));
         if (State == ConnectionState.Concluding) SetReason(_tenancy.Tls!.Upgrade!.CloseAs);
         SetReason(reason);
         Strand?.EndInput();
@@ -356,10 +364,15 @@ internal sealed partial class Connection
 
     private void DeadlinePassed()
     {
-        bool isShaking = State is ConnectionState.Handshaking or ConnectionState.Concluding || (State == ConnectionState.Open && _tenancy.Tls is { IsTimed: true });
+        bool isShaking = State is ConnectionState.Handshaking or ConnectionState.Concluding
+            || (State == ConnectionState.Open && _tenancy.Tls is { IsTimed: true });
         if (isShaking && _tenancy.Tls is { } tls)
         {
-            tls.Fail(new TlsFault(TlsFailure.TimedOut, $"not done within {tls.Profile.Options.HandshakeTimeout.TotalSeconds:0.###} s (TlsOptions.HandshakeTimeout{(tls.Profile.IsServer ? "" : "; a server that speaks no TLS at this port may wait in silence")})"), atOnce: true);
+            tls.Fail(new TlsFault(TlsFailure.TimedOut,
+                $"not done within {tls.Profile.Options.HandshakeTimeout.TotalSeconds:0.###} s "
+                + $"(TlsOptions.HandshakeTimeout"
+                + $"{(tls.Profile.IsServer ? "" : "; a server that speaks no TLS at this port may wait in silence")})"),
+                atOnce: true);
             return;
         }
 
@@ -369,7 +382,8 @@ internal sealed partial class Connection
             return;
         }
 
-        if (State == ConnectionState.Draining && _tenancy.BytesSent > _tenancy.ProgressAtDeadline && _tenancy.DrainEndsMs - Loop.Engine.NowMs is > 0 and var leftMs)
+        if (State == ConnectionState.Draining && _tenancy.BytesSent > _tenancy.ProgressAtDeadline
+            && _tenancy.DrainEndsMs - Loop.Engine.NowMs is > 0 and var leftMs)
         {
             // The peer is slow but present, and may continue as long as it takes bytes. DrainEndsMs limits a peer that
             // takes a byte now and then.

@@ -10,21 +10,26 @@ internal sealed partial class Connection
     /// True if so little is pending that the sources of pipes are read again: the same limit as for a session's own
     /// back-pressure.
     /// </summary>
-    private bool HasRoomForFeeds => _tenancy.WaitingFeeds > 0 && _tenancy.FirstOperation is null && PendingHere <= HoldMark / 4;
+    private bool HasRoomForFeeds =>
+        _tenancy.WaitingFeeds > 0 && _tenancy.FirstOperation is null && PendingHere <= HoldMark / 4;
 
     /// <summary>True if a send, a pipe or a hold waits until the queue gets shorter.</summary>
-    private bool NeedsRoom => _tenancy.FirstOperation is not null || WaitsForQueue || _tenancy.WaitingFeeds > 0 || _tenancy.FirstPaced is not null;
+    private bool NeedsRoom => _tenancy.FirstOperation is not null || WaitsForQueue || _tenancy.WaitingFeeds > 0
+        || _tenancy.FirstPaced is not null;
 
     /// <summary>
     /// Queues data of a pipe completely or not at all, without applying the SlowConsumer policy. Any thread.
     /// </summary>
-    internal SendResult Feed(ReadOnlySpan<byte> data, uint generation) => TakeCopy(data, default, generation, mayWait: true);
+    internal SendResult Feed(ReadOnlySpan<byte> data, uint generation) =>
+        TakeCopy(data, default, generation, mayWait: true);
 
     internal void AddFeed(Pipe pipe, bool waits, uint generation)
     {
-        if (generation != Generation || State != ConnectionState.Open || !ReferenceEquals(Session, pipe.Target) || !TakesSends(generation))
+        if (generation != Generation || State != ConnectionState.Open || !ReferenceEquals(Session, pipe.Target)
+            || !TakesSends(generation))
         {
-            pipe.TargetEnded(generation == Generation && ReferenceEquals(Session, pipe.Target) ? EndSoFar : pipe.Target.EndReason);
+            pipe.TargetEnded(
+                generation == Generation && ReferenceEquals(Session, pipe.Target) ? EndSoFar : pipe.Target.EndReason);
             return;
         }
 

@@ -16,7 +16,9 @@ internal sealed partial class Connection
 
     /// <summary>Queues a copy of the head and behind it a part of a file, as one message. Any thread. The caller has a loan of the file.</summary>
     internal SendResult SendFile(ReadOnlySpan<byte> head, in FileRange file, uint generation) =>
-        IsRefused(head.Length + file.Length, generation) ? SendResult.Refused : TakeFile(head, file, generation, mayWait: false);
+        IsRefused(head.Length + file.Length, generation)
+            ? SendResult.Refused
+            : TakeFile(head, file, generation, mayWait: false);
 
     private SendResult TakeFile(ReadOnlySpan<byte> head, in FileRange file, uint generation, bool mayWait)
     {
@@ -43,7 +45,8 @@ internal sealed partial class Connection
         if (file.Length > 0) MarkDirty();
     }
 
-    private SendResult SendFileForeign(ReadOnlySpan<byte> head, in FileRange file, long cost, uint generation, bool mayWait)
+    private SendResult SendFileForeign(ReadOnlySpan<byte> head, in FileRange file, long cost, uint generation,
+        bool mayWait)
     {
         // More than any limit is refused by the first of the next lines.
         int charge = (int)Math.Min(cost, int.MaxValue);
@@ -152,7 +155,8 @@ internal sealed partial class Connection
     {
         _tenancy.SendInFlight = false;
         if (_tenancy.QueueFault is not null) return;
-        fault ??= new EndOfStreamException("The file ended before all that was to be sent of it: it was cut off meanwhile.");
+        fault ??= new EndOfStreamException(
+            "The file ended before all that was to be sent of it: it was cut off meanwhile.");
         _tenancy.QueueFault = fault;
         _tenancy.FileFailed = true;
         Shard.Host.NoteFile(Session, fault);

@@ -32,7 +32,10 @@ internal sealed partial class Connection
         }
 
         // Above every limit.
-        if (pieces.Length > Array.MaxLength) return Loop.IsCurrent ? AdmitOrWait(pieces.Length, generation, mayWait) : TryReserveForeign(int.MaxValue, generation, mayWait);
+        if (pieces.Length > Array.MaxLength)
+            return Loop.IsCurrent
+                ? AdmitOrWait(pieces.Length, generation, mayWait)
+                : TryReserveForeign(int.MaxValue, generation, mayWait);
         byte[] joined = ArrayPool<byte>.Shared.Rent((int)pieces.Length);
         try
         {
@@ -69,7 +72,8 @@ internal sealed partial class Connection
             for (; count < pieces.Count; count++)
             {
                 pins[count] = pieces[count].Pin();
-                vectors[count] = new IoVector { Base = (byte*)pins[count].Pointer, Length = (nuint)pieces[count].Length };
+                vectors[count] =
+                    new IoVector { Base = (byte*)pins[count].Pointer, Length = (nuint)pieces[count].Length };
             }
 
             SendResult result = AdmitOrWait(pieces.Length, generation, mayWait);
@@ -104,7 +108,8 @@ internal sealed partial class Connection
     /// <param name="part">What is to be sent of its memory, as the caller saw it.</param>
     /// <param name="offset">Where in the memory that begins.</param>
     /// <param name="generation">The caller's.</param>
-    internal SendResult SendOwned(ReadOnlySpan<byte> head, IMemoryOwner<byte> owner, Memory<byte> part, int offset, uint generation)
+    internal SendResult SendOwned(ReadOnlySpan<byte> head, IMemoryOwner<byte> owner, Memory<byte> part, int offset,
+        uint generation)
     {
         long length = (long)head.Length + part.Length;
         if (IsRefused(length, generation)) return SendResult.Refused;
@@ -167,14 +172,16 @@ internal sealed partial class Connection
     }
 
     /// <summary>As what a fault of what is sent ends the connection.</summary>
-    private CloseReason QueueFault => new(_tenancy.FileFailed ? CloseCause.FileFailed : CloseCause.UserException, 0, _tenancy.QueueFault);
+    private CloseReason QueueFault =>
+        new(_tenancy.FileFailed ? CloseCause.FileFailed : CloseCause.UserException, 0, _tenancy.QueueFault);
 
     private void CountOwned(IMemoryOwner<byte> owner)
     {
         if (Shard.CountsSends) Shard.MessagesSent++;
     }
 
-    private SendResult SendOwnedForeign(ReadOnlySpan<byte> head, IMemoryOwner<byte> owner, int offset, long length, uint generation)
+    private SendResult SendOwnedForeign(ReadOnlySpan<byte> head, IMemoryOwner<byte> owner, int offset, long length,
+        uint generation)
     {
         // More than any limit is refused by the first of the next lines.
         int bytes = (int)Math.Min(length, int.MaxValue);
@@ -197,7 +204,8 @@ internal sealed partial class Connection
         {
             // Read again, not kept from the call: if other code has disposed the memory meanwhile, it may have a new
             // owner.
-            if (generation == Generation && TakesQueued && _tenancy.SendError == 0) EnqueueDrained(owner, offset, length);
+            if (generation == Generation && TakesQueued && _tenancy.SendError == 0)
+                EnqueueDrained(owner, offset, length);
             else DropOwned(owner, length, generation);
         }
         catch (Exception e)
@@ -237,7 +245,8 @@ internal sealed partial class Connection
     // ------------------------------------------------------------------ other threads
 
     /// <summary>What other threads were promised before an end still joins the queue.</summary>
-    private bool TakesQueued => _tenancy.QueueFault is null && State is (ConnectionState.Open or ConnectionState.Concluding or ConnectionState.Draining);
+    private bool TakesQueued => _tenancy.QueueFault is null
+        && State is (ConnectionState.Open or ConnectionState.Concluding or ConnectionState.Draining);
 
     /// <summary>A SendAsync of this tenant waits for room, or is on its way to. Any thread.</summary>
     internal bool HasOperations(uint generation)
@@ -246,7 +255,8 @@ internal sealed partial class Connection
         return any && _queue.Foreign.IsOf(generation);
     }
 
-    private SendResult SendForeign(ReadOnlySpan<byte> head, ReadOnlySpan<byte> body, uint generation, bool mayWait = false)
+    private SendResult SendForeign(ReadOnlySpan<byte> head, ReadOnlySpan<byte> body, uint generation,
+        bool mayWait = false)
     {
         int length = checked(head.Length + body.Length);
         SendResult result = TryReserveForeign(length, generation, mayWait);
@@ -266,7 +276,8 @@ internal sealed partial class Connection
     /// </summary>
     internal SendResult Send(ReadOnlySpan<byte> data, uint generation, ref SharedCopies copies)
     {
-        if (data.IsEmpty || Loop.IsCurrent || Strand.CurrentOf(this, generation) is not null) return Send(data, generation);
+        if (data.IsEmpty || Loop.IsCurrent || Strand.CurrentOf(this, generation) is not null)
+            return Send(data, generation);
         if (IsRefused(data.Length, generation)) return SendResult.Refused;
         SendResult result = TryReserveForeign(data.Length, generation);
         if (result != SendResult.Queued) return result;
@@ -282,8 +293,11 @@ internal sealed partial class Connection
     internal void TakeBackForeign(int length, uint generation)
     {
         _queue.Foreign.Release(length, generation);
-        if (Volatile.Read(ref _operationCount) == 0 && Volatile.Read(ref _tenancy.WaitingFeeds) == 0 && !_queue.Foreign.IsClosed) return;
-        Loop.PostControl(static (_, connection, _, g) => ((Connection)connection!).ForeignGone((uint)g), this, null, generation);
+        if (Volatile.Read(ref _operationCount) == 0 && Volatile.Read(ref _tenancy.WaitingFeeds) == 0
+            && !_queue.Foreign.IsClosed)
+            return;
+        Loop.PostControl(static (_, connection, _, g) => ((Connection)connection!).ForeignGone((uint)g), this, null,
+            generation);
     }
 
     /// <summary>No queue of this tenant's can ever hold so much at once. Any thread; also when it is over, and then
@@ -301,7 +315,8 @@ internal sealed partial class Connection
         {
             long seen = _queue.Foreign.Read();
             if (!ForeignWord.IsOpenFor(seen, generation)) return SendResult.Closed;
-            if (!mayWait && IsTooLarge(length, generation)) Throw.TooLarge(length, _queue.Limit, Session.BroadcastRefusal is not null);
+            if (!mayWait && IsTooLarge(length, generation))
+                Throw.TooLarge(length, _queue.Limit, Session.BroadcastRefusal is not null);
             if (Volatile.Read(ref _operationCount) > 0) return SendResult.Full;
             if (!_queue.HasRoomFromElsewhere(length))
             {
@@ -324,7 +339,8 @@ internal sealed partial class Connection
         // A SendAsync began meanwhile. If it saw these bytes, it waits for them; if not, it may already be sending its
         // pieces. In both cases the bytes are released, and the operation is notified.
         _queue.Foreign.Release(length, generation);
-        Loop.PostControl(static (_, connection, _, g) => ((Connection)connection!).ForeignGone((uint)g), this, null, generation);
+        Loop.PostControl(static (_, connection, _, g) => ((Connection)connection!).ForeignGone((uint)g), this, null,
+            generation);
         return SendResult.Full;
     }
 
@@ -333,7 +349,9 @@ internal sealed partial class Connection
     {
         if (generation != Generation) return;
         if (_tenancy.FirstOperation is not null && TakesQueued) PumpOperations();
-        if (State == ConnectionState.Draining || IsFinishing || _tenancy.DrainOwed || WaitsForQueue || _tenancy.WaitingFeeds > 0) Loop.Schedule(this);
+        if (State == ConnectionState.Draining || IsFinishing || _tenancy.DrainOwed || WaitsForQueue
+            || _tenancy.WaitingFeeds > 0)
+            Loop.Schedule(this);
     }
 
     private SendResult OverLimitForeign(uint generation)
@@ -488,7 +506,8 @@ internal sealed partial class Connection
             Enqueue(operation);
             PumpOperations();
         }
-        else if (!Loop.Mailbox.PostInOrder(DataKind.SendOperation, this, generation, operation)) operation.End(SendResult.Closed);
+        else if (!Loop.Mailbox.PostInOrder(DataKind.SendOperation, this, generation, operation))
+            operation.End(SendResult.Closed);
         return operation;
     }
 
@@ -542,7 +561,8 @@ internal sealed partial class Connection
             // The rest of it is in the caller's memory: a copy of more than the system takes soon costs memory for
             // nothing.
             if (inPieces) room = Math.Min(room, Math.Max(0, SendPace.MostPending - QueuedInOrder + _queue.InFiles));
-            if (rest > room && (!inPieces || room < Math.Min(rest, Math.Min(BlockPool.BlockBytes, _queue.Limit)) / 2)) break;
+            if (rest > room && (!inPieces || room < Math.Min(rest, Math.Min(BlockPool.BlockBytes, _queue.Limit)) / 2))
+                break;
             int count = (int)Math.Min(operation.Left, room);
             if (!operation.HasStarted && !operation.TryTake())
             {

@@ -44,7 +44,9 @@ internal sealed unsafe partial class Connection
         foreach ((Run run, int start, int length) in held)
         {
             _queue.Count(-length);
-            if (_tenancy.BroadcastGate == BroadcastGate.Open && State == ConnectionState.Open && !IsFinishing && _tenancy.SendError == 0) QueueRun(run, start, length);
+            if (_tenancy.BroadcastGate == BroadcastGate.Open && State == ConnectionState.Open && !IsFinishing
+                && _tenancy.SendError == 0)
+                QueueRun(run, start, length);
             Release(run);
         }
 
@@ -58,7 +60,9 @@ internal sealed unsafe partial class Connection
     /// <param name="messages">Lengths of the messages that were joined.</param>
     internal bool AppendRun(Run run, int start, int length, ReadOnlySpan<int> messages)
     {
-        if (State != ConnectionState.Open || IsFinishing || _tenancy.SendError != 0 || _tenancy.QueueFault is not null || _tenancy.BroadcastGate == BroadcastGate.Shut) return false;
+        if (State != ConnectionState.Open || IsFinishing || _tenancy.SendError != 0 || _tenancy.QueueFault is not null
+            || _tenancy.BroadcastGate == BroadcastGate.Shut)
+            return false;
         if (_tenancy.FirstOperation is not null)
         {
             // Between the pieces of a message, or before an earlier message, a broadcast cannot be queued (contracts 6,
@@ -71,7 +75,8 @@ internal sealed unsafe partial class Connection
         {
             bool isTooLarge = !_queue.MayEverFit(length);
             // With Disconnect, the first message that does not fit ends the connection, even if earlier ones fitted.
-            if (messages.Length > 1 && (isTooLarge || Shard.Options.SlowConsumer != SlowConsumer.Disconnect)) return AppendFitting(run, start, messages);
+            if (messages.Length > 1 && (isTooLarge || Shard.Options.SlowConsumer != SlowConsumer.Disconnect))
+                return AppendFitting(run, start, messages);
             Shard.BroadcastsDropped += messages.Length;
             if (isTooLarge) Shard.Host.NoteTooLarge(Session, length, _queue.Limit);
             else OverLimit();
@@ -109,7 +114,8 @@ internal sealed unsafe partial class Connection
     private void QueueRun(Run run, int start, int length)
     {
         SettleStrand();
-        if (_queue.Queued >= CopyRunFromQueuedBytes && length < ByReferenceBytes && _queue.Blocks.Tail is { Kind: BlockKind.Pooled })
+        if (_queue.Queued >= CopyRunFromQueuedBytes && length < ByReferenceBytes
+            && _queue.Blocks.Tail is { Kind: BlockKind.Pooled })
         {
             Append(new ReadOnlySpan<byte>(run.Memory + start, length));
             return;

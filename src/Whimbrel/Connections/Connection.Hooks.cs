@@ -65,7 +65,9 @@ internal sealed partial class Connection
             AfterCallback();
         }
 
-        if (State != ConnectionState.Open || !_tenancy.DrainOwed || PendingHere > Session.LowWaterMarkBytes || _tenancy.FirstOperation is not null) return;
+        if (State != ConnectionState.Open || !_tenancy.DrainOwed || PendingHere > Session.LowWaterMarkBytes
+            || _tenancy.FirstOperation is not null)
+            return;
         _tenancy.DrainOwed = false;
         if ((_tenancy.Hooks & SessionHooks.Drained) == 0) return;
         if (Tell(SessionCallback.Drained)) AfterCallback();

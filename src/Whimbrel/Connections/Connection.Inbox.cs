@@ -10,7 +10,8 @@ internal sealed partial class Connection
     private SendInbox? _inbox; // created by the first send of another thread, and kept
 
     /// <summary>Any thread.</summary>
-    internal SendInbox Inbox => Volatile.Read(ref _inbox) ?? Interlocked.CompareExchange(ref _inbox, new SendInbox(this), null) ?? _inbox;
+    internal SendInbox Inbox =>
+        Volatile.Read(ref _inbox) ?? Interlocked.CompareExchange(ref _inbox, new SendInbox(this), null) ?? _inbox;
 
     /// <summary>True if other threads have sent something that the loop has not moved yet.</summary>
     internal bool HasInbox => Volatile.Read(ref _inbox) is { Any: true };
@@ -66,7 +67,8 @@ internal sealed partial class Connection
         }
 
         // Returned first, because the entry may move the inbox again.
-        (DataKind kind, uint generation, object? payload, int offset, int length) = (item.Kind, item.Generation, item.Payload, item.Offset, item.Length);
+        (DataKind kind, uint generation, object? payload, int offset, int length) = (item.Kind, item.Generation,
+            item.Payload, item.Offset, item.Length);
         item.ReturnHere();
         switch (kind)
         {
@@ -116,7 +118,8 @@ internal sealed partial class Connection
     /// </summary>
     internal void DrainSend(InboxItem item)
     {
-        (uint generation, int offset, int length, int messages) = (item.Generation, item.Offset, item.Length, item.Messages);
+        (uint generation, int offset, int length, int messages) = (item.Generation, item.Offset, item.Length,
+            item.Messages);
         InboxItem bytes = item;
         if (item.Payload is InboxItem shared)
         {
@@ -153,7 +156,8 @@ internal sealed partial class Connection
     private unsafe void EnqueueShared(InboxItem bytes, int offset, int length)
     {
         _queue.CloseFill();
-        if (_queue.Blocks.Tail is { Kind: BlockKind.Owned } tail && ReferenceEquals(tail.Owner, bytes) && tail.Memory + tail.End == bytes.Pin(offset).Pointer)
+        if (_queue.Blocks.Tail is { Kind: BlockKind.Owned } tail && ReferenceEquals(tail.Owner, bytes)
+            && tail.Memory + tail.End == bytes.Pin(offset).Pointer)
         {
             tail.End += length;
             _queue.Count(length);

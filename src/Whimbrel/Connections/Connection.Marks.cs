@@ -24,7 +24,9 @@ internal sealed partial class Connection
         }
 
         // In this order: what is thrown away was refused before. Open behind the look at what is pending, it has all left.
-        if (Volatile.Read(ref _operationCount) == 0 && _queue.PendingFromElsewhere() == 0 && _queue.Foreign.IsOpenFor(generation)) return new(true);
+        if (Volatile.Read(ref _operationCount) == 0 && _queue.PendingFromElsewhere() == 0
+            && _queue.Foreign.IsOpenFor(generation))
+            return new(true);
         mark = Loop.FreeMarks.Take(Loop);
         ValueTask<bool> task = mark.Task;
         if (!Loop.Mailbox.PostInOrder(DataKind.Mark, this, generation, mark)) mark.SetResult(false);
@@ -41,7 +43,8 @@ internal sealed partial class Connection
 
     /// <summary>What was queued may have been thrown away.</summary>
     private bool HasDropped =>
-        _tenancy.SendError != 0 || _tenancy.QueueFault is not null || State is ConnectionState.Closed or ConnectionState.Free || _tenancy.Tls is { Phase: TlsPhase.Over };
+        _tenancy.SendError != 0 || _tenancy.QueueFault is not null
+        || State is ConnectionState.Closed or ConnectionState.Free || _tenancy.Tls is { Phase: TlsPhase.Over };
 
     private bool HasSentAll => _tenancy.FirstOperation is null && QueuedInOrder == 0;
 
@@ -98,7 +101,8 @@ internal sealed partial class Connection
     private void PassMarks()
     {
         if (_tenancy.Tls is { Wire.IsEmpty: false }) return;
-        while (_tenancy.Marks.First is { Behind: null } first && first.At <= _tenancy.BytesSent) _tenancy.Marks.Dequeue().SetResult(true);
+        while (_tenancy.Marks.First is { Behind: null } first && first.At <= _tenancy.BytesSent)
+            _tenancy.Marks.Dequeue().SetResult(true);
     }
 
     /// <summary>All that is queued is thrown away.</summary>

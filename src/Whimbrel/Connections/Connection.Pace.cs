@@ -20,14 +20,16 @@ internal sealed partial class Connection
     {
         if (!Loop.IsCurrent)
         {
-            return (Strand.CurrentOf(this, generation)?.MaySendOn(length) ?? true) && _queue.ChargedFromElsewhere() <= SendPace.MostPending;
+            return (Strand.CurrentOf(this, generation)?.MaySendOn(length) ?? true)
+                && _queue.ChargedFromElsewhere() <= SendPace.MostPending;
         }
 
         SendPace pace = Loop.SendPace;
         if (_tenancy.PaceTurn != pace.Turn) (_tenancy.PaceTurn, _tenancy.PaceBytes) = (pace.Turn, 0);
         _tenancy.PaceBytes = (int)Math.Min(_tenancy.PaceBytes + length, int.MaxValue);
         pace.Spend(length);
-        bool hasPart = _tenancy.PaceBytes < SendPace.MostOfConnection && (!pace.IsSpent || _tenancy.PaceBytes <= SendPace.FreeOfConnection);
+        bool hasPart = _tenancy.PaceBytes < SendPace.MostOfConnection
+            && (!pace.IsSpent || _tenancy.PaceBytes <= SendPace.FreeOfConnection);
         return hasPart && !IsMuchPending;
     }
 

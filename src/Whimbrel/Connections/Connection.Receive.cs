@@ -18,12 +18,14 @@ internal sealed partial class Connection
     /// Its session looks at what is received where it lies. What is copied for the pool, a stream or a body, or decrypted first, is not more
     /// at a time than their limits say.
     /// </summary>
-    internal bool TakesLargeBlocks => _tenancy.Gate == ReceiveGate.None && _tenancy.Tls is null && Strand is null && !_tenancy.OfferOwed && _tenancy.Session.TakesLargeBlocks;
+    internal bool TakesLargeBlocks => _tenancy.Gate == ReceiveGate.None && _tenancy.Tls is null && Strand is null
+        && !_tenancy.OfferOwed && _tenancy.Session.TakesLargeBlocks;
 
     internal bool IsPaused => (_tenancy.Gate & ReceiveGate.User) != 0;
 
     /// <summary>Open, and neither closed nor paused, handed over or held back by what its session has done. False on the pool, where the strand knows. Loop's thread.</summary>
-    internal bool TakesMore => State == ConnectionState.Open && WasConnected && Strand is null && _tenancy.Gate == ReceiveGate.None && !HasNext && PendingHere <= HoldMark;
+    internal bool TakesMore => State == ConnectionState.Open && WasConnected && Strand is null
+        && _tenancy.Gate == ReceiveGate.None && !HasNext && PendingHere <= HoldMark;
 
     /// <summary>Not read because another loop has not caught up with what its session sent there.</summary>
     internal bool IsHeldForMailbox => (_tenancy.Gate & ReceiveGate.Mailbox) != 0;
@@ -196,15 +198,19 @@ internal sealed partial class Connection
         Loop.Offered.End();
         Loop.LeaveCallback();
         long after = _queue.Queued;
-        if (after > HoldMark && after + (_tenancy.BytesSent - sentBefore) > before && Shard.Host.BackPressure) HoldBack(untilEmpty: false);
+        if (after > HoldMark && after + (_tenancy.BytesSent - sentBefore) > before && Shard.Host.BackPressure)
+            HoldBack(untilEmpty: false);
         // Left because of what is pending, if that can be: whoever finds nothing pending and takes nothing waits for more bytes.
-        else if (_tenancy.KnowsOfQueue && taken < data.Length && (taken > 0 || before > 0) && State == ConnectionState.Open) HoldBack(untilEmpty: true);
+        else if (_tenancy.KnowsOfQueue && taken < data.Length && (taken > 0 || before > 0)
+            && State == ConnectionState.Open)
+            HoldBack(untilEmpty: true);
         return taken;
     }
 
     private void AfterOffer(int taken)
     {
-        if (taken == 0 && _tenancy.Unread.Length >= Shard.Options.UnreadLimitBytes && (_tenancy.Gate & ReceiveGate.Reader) == 0)
+        if (taken == 0 && _tenancy.Unread.Length >= Shard.Options.UnreadLimitBytes
+            && (_tenancy.Gate & ReceiveGate.Reader) == 0)
         {
             Host.NoteUnreadLimit(Session, _tenancy.Unread.Length);
             Fail(new CloseReason(CloseCause.UnreadLimit));
@@ -222,7 +228,8 @@ internal sealed partial class Connection
 
     internal static void CheckMinimumBytes(int count, ConnectionOptions options)
     {
-        if (count < 1 || count > options.UnreadLimitBytes) Throw.OutOfRange(nameof(count), count, $"between 1 and UnreadLimitBytes ({options.UnreadLimitBytes})");
+        if (count < 1 || count > options.UnreadLimitBytes)
+            Throw.OutOfRange(nameof(count), count, $"between 1 and UnreadLimitBytes ({options.UnreadLimitBytes})");
     }
 
     // ------------------------------------------------------------------ the peer's end
@@ -294,7 +301,8 @@ internal sealed partial class Connection
         Call(SessionCallback.PeerFinished);
         _tenancy.Life.PeersEndWasTold();
         AfterCallback();
-        if (State == ConnectionState.Open && _tenancy.Life.Own == OwnHalf.Finished && SendQueueIsEmpty) CloseWith(new CloseReason(CloseCause.LocalClose));
+        if (State == ConnectionState.Open && _tenancy.Life.Own == OwnHalf.Finished && SendQueueIsEmpty)
+            CloseWith(new CloseReason(CloseCause.LocalClose));
     }
 
     /// <summary>Receiving failed: reset, timed out, or another error of the system.</summary>
@@ -330,7 +338,8 @@ internal sealed partial class Connection
 
     internal void PauseReceiving()
     {
-        if (State is ConnectionState.Open or ConnectionState.Handshaking or ConnectionState.Connecting) Shut(ReceiveGate.User);
+        if (State is ConnectionState.Open or ConnectionState.Handshaking or ConnectionState.Connecting)
+            Shut(ReceiveGate.User);
     }
 
     internal void ResumeReceiving() => Open(ReceiveGate.User);
@@ -390,7 +399,8 @@ internal sealed partial class Connection
         _tenancy.Gate &= ~reason;
         if (_tenancy.Gate == ReceiveGate.None) CountHeldTime(isShut: false);
         if (State != ConnectionState.Open) return;
-        if (reason is ReceiveGate.User or ReceiveGate.Callback && _tenancy.Unread.Length > 0) _tenancy.OfferPending = true;
+        if (reason is ReceiveGate.User or ReceiveGate.Callback && _tenancy.Unread.Length > 0)
+            _tenancy.OfferPending = true;
         // Not here: this may be inside a callback. The completion phase offers what is unread, then reads on.
         Loop.Schedule(this);
     }

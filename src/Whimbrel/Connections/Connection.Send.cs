@@ -38,7 +38,8 @@ internal sealed unsafe partial class Connection
     /// <summary>The same on the loop's thread.</summary>
     private long PendingHere => _queue.Pending;
 
-    private bool HasRoomFor(long length) => Loop.IsCurrent ? _queue.HasRoomFor(length) : _queue.HasRoomFromElsewhere(length);
+    private bool HasRoomFor(long length) =>
+        Loop.IsCurrent ? _queue.HasRoomFor(length) : _queue.HasRoomFromElsewhere(length);
 
     internal int SendLimit => (int)_queue.Limit;
 
@@ -70,7 +71,8 @@ internal sealed unsafe partial class Connection
     private bool SendQueueIsEmpty => !HasQueued && !_tenancy.SendInFlight && !HasSendsUnderWay;
 
     /// <summary>Taken, and not in the queue yet: what other threads sent, and what waits for room.</summary>
-    private bool HasSendsUnderWay => _tenancy.FirstOperation is not null || _queue.Foreign.Bytes != 0 || _operationCount > 0;
+    private bool HasSendsUnderWay =>
+        _tenancy.FirstOperation is not null || _queue.Foreign.Bytes != 0 || _operationCount > 0;
 
     // ------------------------------------------------------------------ the fast way
 
@@ -89,12 +91,15 @@ internal sealed unsafe partial class Connection
         return SendSlow(data, default, generation);
     }
 
-    internal SendResult Send(ReadOnlySpan<byte> head, ReadOnlySpan<byte> body, uint generation) => SendSlow(head, body, generation);
+    internal SendResult Send(ReadOnlySpan<byte> head, ReadOnlySpan<byte> body, uint generation) =>
+        SendSlow(head, body, generation);
 
     [MethodImpl(MethodImplOptions.NoInlining)]
     private SendResult SendSlow(ReadOnlySpan<byte> head, ReadOnlySpan<byte> body, uint generation)
     {
-        return IsRefused((long)head.Length + body.Length, generation) ? SendResult.Refused : TakeCopy(head, body, generation, mayWait: false);
+        return IsRefused((long)head.Length + body.Length, generation)
+            ? SendResult.Refused
+            : TakeCopy(head, body, generation, mayWait: false);
     }
 
     private SendResult TakeCopy(ReadOnlySpan<byte> head, ReadOnlySpan<byte> body, uint generation, bool mayWait)
@@ -165,7 +170,8 @@ internal sealed unsafe partial class Connection
 
     /// <summary>Open for sends of the session's own thread.</summary>
     private bool TakesSends(uint generation) =>
-        generation == Generation && State == ConnectionState.Open && !IsFinishing && _tenancy.SendError == 0 && _tenancy.QueueFault is null;
+        generation == Generation && State == ConnectionState.Open && !IsFinishing && _tenancy.SendError == 0
+        && _tenancy.QueueFault is null;
 
     /// <summary>The rules for a send on the loop's thread: open, nobody waiting, within the limit. What can never fit
     /// is the caller's mistake, and throws.</summary>
@@ -240,7 +246,8 @@ internal sealed unsafe partial class Connection
     /// <summary>What is queued is offered to the system now instead of at the end of the turn. Here; not while room is lent.</summary>
     internal void FlushNow(uint generation)
     {
-        if (generation != Generation || !TakesQueued || _tenancy.SendError != 0 || _queue.IsLent(Loop.UserCalls)) return;
+        if (generation != Generation || !TakesQueued || _tenancy.SendError != 0 || _queue.IsLent(Loop.UserCalls))
+            return;
         while (TryOffer())
         {
         }
@@ -260,7 +267,8 @@ internal sealed unsafe partial class Connection
 
     private void NoteSlowConsumer() => Shard.Host.NoteSlowConsumer(Session, BytesPending, _queue.Limit);
 
-    private bool CanSendNow => !_tenancy.HoldsSends && _queue.Blocks.IsEmpty && _tenancy.Tls is null && !_tenancy.SendInFlight && _tenancy.FirstOperation is null && _queue.Foreign.Bytes == 0;
+    private bool CanSendNow => !_tenancy.HoldsSends && _queue.Blocks.IsEmpty && _tenancy.Tls is null
+        && !_tenancy.SendInFlight && _tenancy.FirstOperation is null && _queue.Foreign.Bytes == 0;
 
     // ------------------------------------------------------------------ a hand-over that holds
 
@@ -302,7 +310,9 @@ internal sealed unsafe partial class Connection
             data = data[_queue.CopyPart(data)..];
         }
 
-        if (State != ConnectionState.Open || IsFinishing || _tenancy.FirstOperation is not null || AsksFirst || Shard.CountsSends) _queue.CloseFill();
+        if (State != ConnectionState.Open || IsFinishing || _tenancy.FirstOperation is not null || AsksFirst
+            || Shard.CountsSends)
+            _queue.CloseFill();
     }
 
     /// <summary>
@@ -353,7 +363,9 @@ internal sealed unsafe partial class Connection
             return;
         }
 
-        if (_queue.Blocks.IsEmpty || _tenancy.SendInFlight || State is not (ConnectionState.Open or ConnectionState.Draining)) return;
+        if (_queue.Blocks.IsEmpty || _tenancy.SendInFlight
+            || State is not (ConnectionState.Open or ConnectionState.Draining))
+            return;
         // Of room that was reserved and never committed.
         while (_queue.Blocks.Head is { Length: 0 }) Return(_queue.Blocks.Dequeue());
         if (_queue.Blocks.IsEmpty)
@@ -482,7 +494,9 @@ internal sealed unsafe partial class Connection
     {
         if (!Loop.IsCurrent) Throw.NotOnLoop(nameof(Commit));
         if (generation != Generation) return;
-        if (!_queue.Commit(count, Loop.UserCalls, State == ConnectionState.Open && !IsFinishing && _tenancy.SendError == 0)) return;
+        if (!_queue.Commit(count, Loop.UserCalls,
+            State == ConnectionState.Open && !IsFinishing && _tenancy.SendError == 0))
+            return;
         CountMessage(count);
         MarkDirty();
     }

@@ -14,14 +14,16 @@ internal sealed partial class Connection
     /// target. Null if the data must be received here.
     /// </summary>
     internal Connection? SpliceTarget =>
-        State == ConnectionState.Open && _tenancy.Gate == ReceiveGate.None && !_tenancy.OfferPending && !_tenancy.OfferOwed && _tenancy.Unread.Length == 0 && _tenancy.AtLeast == 0
+        State == ConnectionState.Open && _tenancy.Gate == ReceiveGate.None && !_tenancy.OfferPending
+        && !_tenancy.OfferOwed && _tenancy.Unread.Length == 0 && _tenancy.AtLeast == 0
             && _tenancy.Tls is null && Strand is null && !MayHaveDuplicate ? Session.Piping?.SpliceTarget : null;
 
     /// <summary>
     /// True if, as a target, spliced data would be the next on the wire. A socket that other code has an object of may
     /// have been made blocking.
     /// </summary>
-    internal bool TakesSplice(uint generation) => TakesSends(generation) && CanSendNow && _operationCount == 0 && !MayHaveDuplicate;
+    internal bool TakesSplice(uint generation) =>
+        TakesSends(generation) && CanSendNow && _operationCount == 0 && !MayHaveDuplicate;
 
     /// <summary>Records that this number of bytes was moved to the target's socket.</summary>
     internal void CompleteSplice(Connection target, int count)

@@ -43,7 +43,8 @@ internal sealed unsafe partial class Connection
     internal void StrandFinished()
     {
         _tenancy.Life.PeersEndWasTold();
-        if (State == ConnectionState.Open && _tenancy.Life.Own == OwnHalf.Finished && SendQueueIsEmpty) CloseWith(new CloseReason(CloseCause.LocalClose));
+        if (State == ConnectionState.Open && _tenancy.Life.Own == OwnHalf.Finished && SendQueueIsEmpty)
+            CloseWith(new CloseReason(CloseCause.LocalClose));
     }
 
     // ------------------------------------------------------------------ direct sends of a strand (Strand.Sending.cs)
@@ -96,8 +97,10 @@ internal sealed unsafe partial class Connection
     /// bytes.
     /// </summary>
     internal bool CanSendForStrand(int reserved, uint generation) =>
-        TakesSends(generation) && _tenancy.Tls is null && (_tenancy.Hooks & (SessionHooks.Sent | SessionHooks.Drained)) == 0
-        && _queue.Blocks.IsEmpty && !_tenancy.SendInFlight && _queue.Queued == 0 && !NeedsRoom && _tenancy.Marks.First is null
+        TakesSends(generation) && _tenancy.Tls is null
+        && (_tenancy.Hooks & (SessionHooks.Sent | SessionHooks.Drained)) == 0
+        && _queue.Blocks.IsEmpty && !_tenancy.SendInFlight && _queue.Queued == 0 && !NeedsRoom
+        && _tenancy.Marks.First is null
         && _operationCount == 0 && _queue.Foreign.Bytes == (uint)reserved;
 
     /// <summary>

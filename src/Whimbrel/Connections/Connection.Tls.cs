@@ -158,9 +158,12 @@ internal sealed partial class Connection
 
     internal CloseReason ReasonOf(TlsFault fault, bool isHandshake)
     {
-        CloseCause cause = isHandshake ? CloseCause.TlsHandshake : fault.Cause == TlsFailure.Truncated ? CloseCause.TlsTruncated : CloseCause.TlsBroken;
+        CloseCause cause = isHandshake ? CloseCause.TlsHandshake
+            : fault.Cause == TlsFailure.Truncated ? CloseCause.TlsTruncated : CloseCause.TlsBroken;
         string peer = Session.RemoteEndPoint?.ToString() is { Length: > 0 } text ? text : "the peer";
-        string message = isHandshake ? $"TLS handshake failed with {peer}: {fault.Message}" : $"TLS with {peer} ended: {fault.Message}";
+        string message = isHandshake
+            ? $"TLS handshake failed with {peer}: {fault.Message}"
+            : $"TLS with {peer} ended: {fault.Message}";
         return new CloseReason(cause, 0, new TlsException(fault.Cause, message));
     }
 
@@ -174,11 +177,13 @@ internal sealed partial class Connection
 
     // ------------------------------------------------------------------ upgrade (contract 16)
 
-    internal static void UpgradeWhileEnding() => Throw.State("The connection is ending: it cannot be upgraded to TLS any more.");
+    internal static void UpgradeWhileEnding() =>
+        Throw.State("The connection is ending: it cannot be upgraded to TLS any more.");
 
     internal static void UpgradeTwice() => Throw.State("The connection speaks TLS already.");
 
-    internal static void UpgradeInsideSend() => Throw.State("A SendAsync waits for room: await it before the upgrade, or its end would be encrypted and its beginning not.");
+    internal static void UpgradeInsideSend() => Throw.State("A SendAsync waits for room: await it before the upgrade, "
+        + "or its end would be encrypted and its beginning not.");
 
     /// <summary>
     /// Requests an upgrade in a callback on the loop, or outside of callbacks. It takes effect when the callback has
@@ -202,7 +207,8 @@ internal sealed partial class Connection
         if (generation != Generation || State != ConnectionState.Open || _tenancy.SendError != 0) return;
         // Other threads may have acted in between; on the loop, both cases throw at the call.
         string? obstacle = IsFinishing ? "this half was ended (ShutdownSend) before the upgrade"
-            : _tenancy.FirstOperation is { HasStarted: true } ? "a SendAsync of another thread was in the middle of its bytes"
+            : _tenancy.FirstOperation is { HasStarted: true }
+            ? "a SendAsync of another thread was in the middle of its bytes"
             : null;
         if (obstacle is not null)
         {
@@ -221,7 +227,8 @@ internal sealed partial class Connection
     /// </summary>
     internal void StrandUpgrading(uint generation, TlsUpgrade upgrade)
     {
-        if (generation != Generation || _tenancy.Tls is not { Phase: TlsPhase.Asked } tls || !ReferenceEquals(tls.Upgrade, upgrade))
+        if (generation != Generation || _tenancy.Tls is not { Phase: TlsPhase.Asked } tls
+            || !ReferenceEquals(tls.Upgrade, upgrade))
         {
             upgrade.Rest.Clear();
             return;
@@ -258,7 +265,9 @@ internal sealed partial class Connection
         _tenancy.OfferPending = false;
         if (_tenancy.Unread.Length > 0 && tls.Upgrade!.Unread == UnreadBytes.Refuse)
         {
-            tls.Fail(new TlsFault(TlsFailure.UnreadBeforeUpgrade, $"{_tenancy.Unread.Length} bytes that came in the clear were left unread before the upgrade to TLS; an attacker may have put them there (UnreadBytes.PassToTls takes them as the beginning of the handshake)"));
+            tls.Fail(new TlsFault(TlsFailure.UnreadBeforeUpgrade, $"{_tenancy.Unread.Length} bytes that came in "
+                + $"the clear were left unread before the upgrade to TLS; an attacker may have put them there "
+                + $"(UnreadBytes.PassToTls takes them as the beginning of the handshake)"));
             return;
         }
 
@@ -269,7 +278,8 @@ internal sealed partial class Connection
     // ------------------------------------------------------------------ for the transport
 
     /// <summary>True if received data is still needed, by the session or by a handshake.</summary>
-    internal bool TakesInput => State is ConnectionState.Open or ConnectionState.Handshaking or ConnectionState.Concluding;
+    internal bool TakesInput =>
+        State is ConnectionState.Open or ConnectionState.Handshaking or ConnectionState.Concluding;
 
     /// <summary>True if more data may be delivered to the session now.</summary>
     internal bool MayDeliver => _tenancy.Gate == ReceiveGate.None && !_tenancy.OfferPending;

@@ -40,7 +40,9 @@ internal sealed partial class Connection : Resident
     /// Reason of the end, even if the session was not notified yet; cause None while the connection is not ending.
     /// </summary>
     internal CloseReason EndSoFar =>
-        Reason.Cause != CloseCause.None || _tenancy.SendError == 0 ? Reason : new CloseReason(Diagnostics.ErrorText.CauseOf(_tenancy.SendError), _tenancy.SendError);
+        Reason.Cause != CloseCause.None || _tenancy.SendError == 0
+            ? Reason
+            : new CloseReason(Diagnostics.ErrorText.CauseOf(_tenancy.SendError), _tenancy.SendError);
 
     internal bool IsOpen => WasConnected && State == ConnectionState.Open && Strand is not { IsEnded: true };
 
@@ -50,7 +52,8 @@ internal sealed partial class Connection : Resident
     internal bool IsFinishing => _tenancy.Life.Own != OwnHalf.Open;
 
     /// <summary>True before OnConnected is called. Sends are possible from OnTlsHandshakeCompleted on.</summary>
-    internal bool IsBeginning => State is ConnectionState.Connecting or ConnectionState.Handshaking || (State == ConnectionState.Open && !WasConnected);
+    internal bool IsBeginning => State is ConnectionState.Connecting or ConnectionState.Handshaking
+        || (State == ConnectionState.Open && !WasConnected);
 
     /// <summary>Runs the session's callbacks on the pool; null if they run on the loop.</summary>
     internal Strand? Strand => _tenancy.Strand;
@@ -102,7 +105,8 @@ internal sealed partial class Connection : Resident
 
     private void GiveStrand(Session session)
     {
-        if (Shard.Options.Scheduling == Scheduling.ThreadPool && !session.StaysOnLoop) _tenancy.Strand = new Strand(this, session);
+        if (Shard.Options.Scheduling == Scheduling.ThreadPool && !session.StaysOnLoop)
+            _tenancy.Strand = new Strand(this, session);
     }
 
     /// <summary>
@@ -272,7 +276,8 @@ internal sealed partial class Connection : Resident
     /// <summary>Carries out requests of a callback that must not take effect inside it.</summary>
     private void AfterCallback()
     {
-        while (_tenancy.Next is not null && (State == ConnectionState.Open || IsBeginning) && MaySwitch()) SwitchSession();
+        while (_tenancy.Next is not null && (State == ConnectionState.Open || IsBeginning) && MaySwitch())
+            SwitchSession();
         if (_tenancy.Tls is { Phase: TlsPhase.Due } tls) StartUpgrade(tls);
     }
 
@@ -317,7 +322,8 @@ internal sealed partial class Connection : Resident
         if (thrown is not null) AbortWith(new CloseReason(CloseCause.UserException, 0, thrown));
         if (!WasConnected) return;
         LookInNextTurn();
-        if (_tenancy.Life.Heard == Heard.ServerStopping && State == ConnectionState.Open) Call(SessionCallback.ServerStopping);
+        if (_tenancy.Life.Heard == Heard.ServerStopping && State == ConnectionState.Open)
+            Call(SessionCallback.ServerStopping);
         if (State != ConnectionState.Open || _tenancy.Unread.Length == 0 || IsUpgrading) return;
         if (_tenancy.Next is null && _tenancy.Gate is ReceiveGate.None or ReceiveGate.Finished) OfferUnread();
         else _tenancy.OfferPending = true;
@@ -458,7 +464,8 @@ internal sealed partial class Connection : Resident
     {
         UseRoom();
         if (_tenancy.FileFailed) AbortWith(QueueFault);
-        else if (_tenancy.SendError != 0) Fail(new CloseReason(Diagnostics.ErrorText.CauseOf(_tenancy.SendError), _tenancy.SendError));
+        else if (_tenancy.SendError != 0)
+            Fail(new CloseReason(Diagnostics.ErrorText.CauseOf(_tenancy.SendError), _tenancy.SendError));
         else if (_tenancy.Tls is { Phase: TlsPhase.Due } tls) StartUpgrade(tls);
         else _tenancy.Tls!.RunScheduled();
     }

@@ -32,7 +32,8 @@ internal abstract class ConnectionHost
         Options = options;
         IsAccepting = isAccepting;
         BackPressure = options.BackPressure ?? isAccepting;
-        Everyone = new SessionGroup(isAccepting ? "all sessions of the server" : "the session of the client", isHost: true);
+        Everyone = new SessionGroup(isAccepting ? "all sessions of the server" : "the session of the client",
+            isHost: true);
     }
 
     internal Engine Engine { get; }
@@ -63,7 +64,8 @@ internal abstract class ConnectionHost
     /// Called when a listener of this host has accepted a socket, on the listener's loop. Never called for a host
     /// without listeners.
     /// </summary>
-    internal virtual void Accepted(Listener listener, RawSocket socket, PeerAddress peer, EndPoint local) => listener.Loop.Discard(socket);
+    internal virtual void Accepted(Listener listener, RawSocket socket, PeerAddress peer, EndPoint local) =>
+        listener.Loop.Discard(socket);
 
     /// <summary>Called when an accepted socket could not be prepared and is closed, on the listener's loop.</summary>
     internal virtual void AcceptFailed(NetworkException fault)
@@ -99,7 +101,10 @@ internal abstract class ConnectionHost
         if (!_slowNotices.TryTake(Engine.NowMs)) return;
         NoteSession(new DiagnosticEvent(
             DiagnosticEventKind.SlowConsumer,
-            $"Session {session.Id:x} reached SendLimitBytes ({limit / 1024.0 / 1024.0:0.###} MiB; {pending / 1024.0 / 1024.0:0.0} MiB are pending now): disconnected by SlowConsumer=Disconnect. Await SendAsync, which waits for room; a session that answers many requests in one callback leaves the rest unread while IsAboveHighWaterMark is true.",
+            $"Session {session.Id:x} reached SendLimitBytes ({limit / 1024.0 / 1024.0:0.###} MiB; "
+            + $"{pending / 1024.0 / 1024.0:0.0} MiB are pending now): disconnected by SlowConsumer=Disconnect. Await "
+            + $"SendAsync, which waits for room; a session that answers many requests in one callback leaves the rest "
+            + $"unread while IsAboveHighWaterMark is true.",
             "slow-consumer.md"));
     }
 
@@ -112,7 +117,9 @@ internal abstract class ConnectionHost
         if (!_largeNotices.TryTake(Engine.NowMs)) return;
         NoteSession(new DiagnosticEvent(
             DiagnosticEventKind.MessageTooLarge,
-            $"A broadcast of {length:n0} bytes is larger than the send queue of session {session.Id:x} may ever be (SendLimitBytes is {limit:n0}): members with that limit do not receive it, and stay connected. Set AllowLargeMessages, raise SendLimitBytes, or send it in parts.",
+            $"A broadcast of {length:n0} bytes is larger than the send queue of session {session.Id:x} may ever be "
+            + $"(SendLimitBytes is {limit:n0}): members with that limit do not receive it, and stay connected. Set "
+            + $"AllowLargeMessages, raise SendLimitBytes, or send it in parts.",
             "message-too-large.md"));
     }
 
@@ -124,7 +131,10 @@ internal abstract class ConnectionHost
         if (!_unreadNotices.TryTake(Engine.NowMs)) return;
         NoteSession(new DiagnosticEvent(
             DiagnosticEventKind.MessageTooLarge,
-            $"{session.DisplayName} (session {session.Id:x}) consumed nothing of {unread:n0} unread bytes, and UnreadLimitBytes is {Options.UnreadLimitBytes:n0}: its connection was reset. OnData returns the number of bytes that it has consumed, 0 only while a message is incomplete; raise UnreadLimitBytes for longer messages.",
+            $"{session.DisplayName} (session {session.Id:x}) consumed nothing of {unread:n0} unread bytes, and "
+            + $"UnreadLimitBytes is {Options.UnreadLimitBytes:n0}: its connection was reset. OnData returns the "
+            + $"number of bytes that it has consumed, 0 only while a message is incomplete; raise UnreadLimitBytes for "
+            + $"longer messages.",
             "message-too-large.md"));
     }
 
@@ -134,7 +144,8 @@ internal abstract class ConnectionHost
         if (!_fileNotices.TryTake(Engine.NowMs)) return;
         NoteSession(new DiagnosticEvent(
             DiagnosticEventKind.System,
-            $"Session {session.Id:x} was sending a file: {fault.Message} Its connection was ended, so that its peer does not take a part for the whole. Replace files by renaming new ones over them.",
+            $"Session {session.Id:x} was sending a file: {fault.Message} Its connection was ended, so that its peer "
+            + $"does not take a part for the whole. Replace files by renaming new ones over them.",
             "file-failed.md",
             fault));
     }
@@ -149,11 +160,14 @@ internal abstract class ConnectionHost
     /// <param name="advice">How to handle such exceptions; null to suggest an override if the session's class is the
     /// user's.</param>
     /// <param name="outcome">Effect on the peer, according to that protocol; null if it continues.</param>
-    internal void NoteUserException(Session session, string callback, Exception exception, bool isCaught = false, string? advice = null, string? outcome = null)
+    internal void NoteUserException(Session session, string callback, Exception exception, bool isCaught = false,
+        string? advice = null, string? outcome = null)
     {
         advice ??= UserCode.IsOfUser(session.GetType()) ? "Override OnError to handle it yourself." : "";
-        string consequence = outcome ?? (isCaught ? "The connection continues." : "Its connection was ended; other connections continue.");
-        NoteUserException($"{callback} of {session.DisplayName}", $" (session {session.Id:x})", exception, advice.Length == 0 ? consequence : $"{consequence} {advice}");
+        string consequence = outcome
+            ?? (isCaught ? "The connection continues." : "Its connection was ended; other connections continue.");
+        NoteUserException($"{callback} of {session.DisplayName}", $" (session {session.Id:x})", exception,
+            advice.Length == 0 ? consequence : $"{consequence} {advice}");
     }
 
     /// <summary>
@@ -163,9 +177,13 @@ internal abstract class ConnectionHost
     {
         string type = exception.GetType().Name;
         // Servers are few, and each reports its own; clients may be very many.
-        string place = IsAccepting || Options.OnDiagnosticEvent is not null ? $"{System.Runtime.CompilerServices.RuntimeHelpers.GetHashCode(Owner)}: " : "";
+        string place = IsAccepting || Options.OnDiagnosticEvent is not null
+            ? $"{System.Runtime.CompilerServices.RuntimeHelpers.GetHashCode(Owner)}: "
+            : "";
         if (!Engine.ExceptionNotices.TryTake($"{place}{what}: {type}", Engine.NowMs, out long leftOut)) return;
-        NoteSession(new DiagnosticEvent(DiagnosticEventKind.UserException, $"{what}{which} threw {ErrorText.Of(exception)}. {consequence}{NoticePaces.LeftOutText(leftOut)}", "user-exception.md", exception));
+        NoteSession(new DiagnosticEvent(DiagnosticEventKind.UserException,
+            $"{what}{which} threw {ErrorText.Of(exception)}. {consequence}{NoticePaces.LeftOutText(leftOut)}",
+            "user-exception.md", exception));
     }
 
     /// <summary>
@@ -195,7 +213,9 @@ internal abstract class ConnectionHost
     /// <summary>Reports a failed TLS handshake. At most once a minute; all are counted.</summary>
     internal void NoteHandshake(CloseReason reason, string page)
     {
-        if (IsAccepting && _handshakeNotices.TryTake(Engine.NowMs)) NoteSession(new DiagnosticEvent(DiagnosticEventKind.TlsHandshake, $"{reason}. Further failures of the next minute are only counted (ServerCounters.TlsFailed).", page));
+        if (IsAccepting && _handshakeNotices.TryTake(Engine.NowMs))
+            NoteSession(new DiagnosticEvent(DiagnosticEventKind.TlsHandshake,
+                $"{reason}. Further failures of the next minute are only counted (ServerCounters.TlsFailed).", page));
     }
 
     /// <summary>Reports received data that is not a frame of the session's format. At most once a minute.</summary>
@@ -204,7 +224,9 @@ internal abstract class ConnectionHost
         if (!_protocolNotices.TryTake(Engine.NowMs)) return;
         NoteSession(new DiagnosticEvent(
             DiagnosticEventKind.Protocol,
-            $"{session.DisplayName} (session {session.Id:x}) reset its connection to {session.RemoteEndPoint}: {ErrorText.WithoutStop(error.Message)}. Both sides need the same FrameFormat, with a LimitBytes that has room for the longest message.",
+            $"{session.DisplayName} (session {session.Id:x}) reset its connection to {session.RemoteEndPoint}: "
+            + $"{ErrorText.WithoutStop(error.Message)}. Both sides need the same FrameFormat, with a LimitBytes that "
+            + $"has room for the longest message.",
             "protocol-mismatch.md"));
     }
 
@@ -214,7 +236,9 @@ internal abstract class ConnectionHost
         if (!_unfinishedNotices.TryTake(Engine.NowMs)) return;
         NoteSession(new DiagnosticEvent(
             DiagnosticEventKind.Protocol,
-            $"The data of {session.RemoteEndPoint} ended inside a message: {session.DisplayName} (session {session.Id:x}) has dropped {bytes:n0} bytes. Both sides need the same FrameFormat, and the peer has to end its last message (a line by LF) before it closes.",
+            $"The data of {session.RemoteEndPoint} ended inside a message: {session.DisplayName} (session "
+            + $"{session.Id:x}) has dropped {bytes:n0} bytes. Both sides need the same FrameFormat, and the peer has "
+            + $"to end its last message (a line by LF) before it closes.",
             "protocol-mismatch.md"));
     }
 
@@ -226,14 +250,17 @@ internal abstract class ConnectionHost
         if (!_callNotices.TryTake(Engine.NowMs)) return;
         NoteSession(new DiagnosticEvent(
             DiagnosticEventKind.Protocol,
-            $"{session.DisplayName} (session {session.Id:x}) has {open} calls without an answer (openLimit) and has answered none for {seconds:0} s: it receives nothing until one is answered. Answer each call that OnCall is given, with an error if need be, or raise openLimit.",
+            $"{session.DisplayName} (session {session.Id:x}) has {open} calls without an answer (openLimit) and has "
+            + $"answered none for {seconds:0} s: it receives nothing until one is answered. Answer each call that "
+            + $"OnCall is given, with an error if need be, or raise openLimit.",
             "protocol-mismatch.md"));
     }
 
     /// <summary>Reports that a certificate could not be reloaded, or has expired. Any thread.</summary>
     internal void NoteCertificate(string message)
     {
-        if (_certificateNotices.TryTake(Engine.NowMs)) NoteSession(new DiagnosticEvent(DiagnosticEventKind.Certificate, message, "tls-certificate.md"));
+        if (_certificateNotices.TryTake(Engine.NowMs))
+            NoteSession(new DiagnosticEvent(DiagnosticEventKind.Certificate, message, "tls-certificate.md"));
     }
 
     /// <summary>Reports a diagnostic event about one of this host's sessions.</summary>

@@ -33,7 +33,8 @@ internal sealed class EndWait : Completion<CloseReason>, IEndWait
     internal void Watch()
     {
         if (!_cancellation.CanBeCanceled) return;
-        TokenWatch.Store(ref _registration, _cancellation.UnsafeRegister(static wait => ((EndWait)wait!)._session!.Abort(), this));
+        TokenWatch.Store(ref _registration,
+            _cancellation.UnsafeRegister(static wait => ((EndWait)wait!)._session!.Abort(), this));
         if (IsCompleted) _registration.Unregister();
     }
 

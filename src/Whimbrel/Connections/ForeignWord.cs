@@ -24,7 +24,8 @@ internal struct ForeignWord
     internal readonly bool IsOf(uint generation) => IsOf(Read(), generation);
 
     /// <summary>Starts a new generation without sends in progress. Loop's thread.</summary>
-    internal void Begin(uint generation, bool isClosed) => Volatile.Write(ref _word, (long)(((ulong)generation << GenerationShift) | (isClosed ? ClosedBit : 0)));
+    internal void Begin(uint generation, bool isClosed) =>
+        Volatile.Write(ref _word, (long)(((ulong)generation << GenerationShift) | (isClosed ? ClosedBit : 0)));
 
     /// <summary>
     /// Returns the current word for <see cref="TryAdd"/>. Values read in between are valid if TryAdd finds the word
@@ -34,7 +35,8 @@ internal struct ForeignWord
 
     internal static bool IsOf(long seen, uint generation) => (uint)((ulong)seen >> GenerationShift) == generation;
 
-    internal static bool IsOpenFor(long seen, uint generation) => IsOf(seen, generation) && ((ulong)seen & ClosedBit) == 0;
+    internal static bool IsOpenFor(long seen, uint generation) =>
+        IsOf(seen, generation) && ((ulong)seen & ClosedBit) == 0;
 
     /// <summary>Adds bytes. Returns false if the word has changed since it was read.</summary>
     internal bool TryAdd(long seen, int length) => Interlocked.CompareExchange(ref _word, seen + length, seen) == seen;

@@ -166,7 +166,8 @@ internal sealed class GroupShard
     /// <summary>Completes a join, for which the group was held: adds the member, or releases the hold.</summary>
     internal void DrainJoin(Connection connection, uint generation, int memberClass)
     {
-        if (connection.Generation == generation && connection.State == ConnectionState.Open && !Contains(connection)) Add(connection, memberClass);
+        if (connection.Generation == generation && connection.State == ConnectionState.Open && !Contains(connection))
+            Add(connection, memberClass);
         else Group.Release(memberClass);
     }
 
@@ -196,7 +197,8 @@ internal sealed class GroupShard
     /// </summary>
     internal BroadcastResult Broadcast(in BroadcastData data, Session? except, Func<Session, bool>? predicate)
     {
-        if (data.Shared is { } shared) return BroadcastShared(shared.LendMore(), data.Offset, data.Length, except, predicate);
+        if (data.Shared is { } shared)
+            return BroadcastShared(shared.LendMore(), data.Offset, data.Length, except, predicate);
         if (data.Forms.Length > 0) return Broadcast(data.Bytes, data.Forms, isByClass: true, except, predicate);
         return Broadcast(data.Bytes, [data.Length], isByClass: false, except, predicate);
     }
@@ -207,7 +209,8 @@ internal sealed class GroupShard
     /// <param name="isByClass">True if <paramref name="messages"/> has forms.</param>
     /// <param name="except">Session that does not get it; or null.</param>
     /// <param name="predicate">Selects the members; or null.</param>
-    private BroadcastResult Broadcast(ReadOnlySpan<byte> data, ReadOnlySpan<int> messages, bool isByClass, Session? except, Func<Session, bool>? predicate)
+    private BroadcastResult Broadcast(ReadOnlySpan<byte> data, ReadOnlySpan<int> messages, bool isByClass,
+        Session? except, Func<Session, bool>? predicate)
     {
         if (_count == 0 || data.IsEmpty) return default;
         // A predicate or a diagnostic event handler may broadcast or leave meanwhile, so a reference holds the run.
@@ -218,7 +221,8 @@ internal sealed class GroupShard
     }
 
     /// <summary>Queues the user's memory itself. The reference is released when the last member has sent it.</summary>
-    private BroadcastResult BroadcastShared(IMemoryOwner<byte> loan, int offset, int length, Session? except, Func<Session, bool>? predicate)
+    private BroadcastResult BroadcastShared(IMemoryOwner<byte> loan, int offset, int length, Session? except,
+        Func<Session, bool>? predicate)
     {
         Run run;
         try
@@ -272,10 +276,14 @@ internal sealed class GroupShard
         operation?.Count(result);
     }
 
-    private static (BroadcastOperation? Operation, Session? Except, Func<Session, bool>? Predicate) Read(object? extra) =>
-        extra is BroadcastOperation operation ? (operation, operation.Except, operation.Predicate) : (null, extra as Session, extra as Func<Session, bool>);
+    private static (BroadcastOperation? Operation, Session? Except, Func<Session, bool>? Predicate) Read(
+        object? extra) =>
+        extra is BroadcastOperation operation
+            ? (operation, operation.Except, operation.Predicate)
+            : (null, extra as Session, extra as Func<Session, bool>);
 
-    private BroadcastResult Distribute(Run run, int start, int length, ReadOnlySpan<int> messages, bool isByClass, Session? except, Func<Session, bool>? predicate)
+    private BroadcastResult Distribute(Run run, int start, int length, ReadOnlySpan<int> messages, bool isByClass,
+        Session? except, Func<Session, bool>? predicate)
     {
         int first = start;
         ReadOnlySpan<int> forms = isByClass ? messages : [];
@@ -352,7 +360,8 @@ internal sealed class GroupShard
         Volatile.Write(ref _isCongested, true);
         _sentAtCongestion = Loop.Counters.BytesSent;
         // also when the engine is stopped: no producer may wait forever
-        _congestionTimer = Loop.StartTimer(TimeSpan.FromMilliseconds(1), static (state, _) => ((GroupShard)state!).LookAgain(), this, TimeSpan.FromMilliseconds(1));
+        _congestionTimer = Loop.StartTimer(TimeSpan.FromMilliseconds(1),
+            static (state, _) => ((GroupShard)state!).LookAgain(), this, TimeSpan.FromMilliseconds(1));
         _stillTurns = 0;
     }
 

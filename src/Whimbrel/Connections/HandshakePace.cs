@@ -27,7 +27,8 @@ internal sealed class HandshakePace
     /// Returns whether a step of a handshake may run now. A step waits for the next turn if, by the average of recent
     /// ones, it would exceed the share of this turn. One step always runs.
     /// </summary>
-    internal bool HasTime(bool isHello) => _isRunning && (_spentTicks == 0 || _spentTicks + (isHello ? _helloTicks : _stepTicks) <= s_mostTicks);
+    internal bool HasTime(bool isHello) =>
+        _isRunning && (_spentTicks == 0 || _spentTicks + (isHello ? _helloTicks : _stepTicks) <= s_mostTicks);
 
     /// <summary>Queues a handshake, which continues by <see cref="TlsTransport.RunHandshake"/>.</summary>
     internal void Add(TlsTransport transport) => _waiting.Enqueue(transport);

@@ -12,7 +12,8 @@ internal sealed class HostShard(ConnectionHost host, Loop loop)
     internal readonly TimeSpan DrainLimit = host.Options.DrainLimitOrDefault;
 
     /// <summary>True if the options have an idle, receive or send timeout.</summary>
-    internal readonly bool HasTimeouts = host.Options.IdleTimeout > TimeSpan.Zero || host.Options.ReceiveTimeout > TimeSpan.Zero || host.Options.SendTimeout > TimeSpan.Zero;
+    internal readonly bool HasTimeouts = host.Options.IdleTimeout > TimeSpan.Zero
+        || host.Options.ReceiveTimeout > TimeSpan.Zero || host.Options.SendTimeout > TimeSpan.Zero;
     internal long BytesReceived;
     internal long BytesSent;
     internal long MessagesReceived;

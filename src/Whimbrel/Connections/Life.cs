@@ -132,7 +132,8 @@ internal struct Life
 
     internal void HoldPeersEnd()
     {
-        Debug.Assert(Peer is PeerHalf.Open or PeerHalf.Held or PeerHalf.Finished, "the session has heard of the peer's end already");
+        Debug.Assert(Peer is PeerHalf.Open or PeerHalf.Held or PeerHalf.Finished,
+            "the session has heard of the peer's end already");
         Peer = Peer == PeerHalf.Finished ? PeerHalf.HeldAgain : PeerHalf.Held;
     }
 
@@ -160,7 +161,8 @@ internal struct Life
     {
         ushort[] table = new ushort[(int)ConnectionState.Closed + 1];
         Allow(ConnectionState.Free, ConnectionState.Connecting);
-        Allow(ConnectionState.Connecting, ConnectionState.Handshaking, ConnectionState.Open, ConnectionState.Detaching, ConnectionState.Closed);
+        Allow(ConnectionState.Connecting, ConnectionState.Handshaking, ConnectionState.Open, ConnectionState.Detaching,
+            ConnectionState.Closed);
         Allow(ConnectionState.Handshaking, ConnectionState.Open, ConnectionState.Draining, ConnectionState.Detaching);
         Allow(ConnectionState.Open, ConnectionState.Concluding, ConnectionState.Draining, ConnectionState.Detaching);
         Allow(ConnectionState.Concluding, ConnectionState.Draining, ConnectionState.Detaching);

@@ -31,7 +31,8 @@ internal sealed class Listener : Resident
     private int _failuresInARow;
     private volatile bool _isLeftBehind;
 
-    internal Listener(Loop loop, ConnectionHost host, ServerOptions options, EndPoint endPoint, PortSharing sharing = PortSharing.None, bool accepts = true)
+    internal Listener(Loop loop, ConnectionHost host, ServerOptions options, EndPoint endPoint,
+        PortSharing sharing = PortSharing.None, bool accepts = true)
         : base(loop)
     {
         _host = host;
@@ -60,7 +61,8 @@ internal sealed class Listener : Resident
     internal NetworkException? Fault { get; set; }
 
     /// <summary>True if bound to all addresses: each accepted socket is then queried for its own.</summary>
-    internal bool IsWildcard => EndPoint is IPEndPoint ip && (ip.Address.Equals(IPAddress.Any) || ip.Address.Equals(IPAddress.IPv6Any));
+    internal bool IsWildcard =>
+        EndPoint is IPEndPoint ip && (ip.Address.Equals(IPAddress.Any) || ip.Address.Equals(IPAddress.IPv6Any));
 
     /// <summary>Completes with the bound address, or fails with a <see cref="NetworkException"/>.</summary>
     internal ValueTask<EndPoint> Started => _started.Task;
@@ -108,7 +110,8 @@ internal sealed class Listener : Resident
         Loop.StartReceive(this);
     }
 
-    private void TellBindError() => _started.SetException(new NetworkException(BindError.Describe(EndPoint, _bindError, SocketFactory.NoSocketAt(EndPoint))));
+    private void TellBindError() => _started.SetException(
+        new NetworkException(BindError.Describe(EndPoint, _bindError, SocketFactory.NoSocketAt(EndPoint))));
 
     /// <summary>Called when the engine has accepted a socket, which is placed or discarded here.</summary>
     internal void CompleteAccept(RawSocket socket, PeerAddress peer, EndPoint? local)
@@ -174,7 +177,8 @@ internal sealed class Listener : Resident
         _rest = Loop.StartTimer(TimeSpan.FromMilliseconds(RestMs), static state => ((Listener)state!).Rested(), this);
     }
 
-    private static bool IsLimit(int error) => error is Errno.EMFILE or Errno.ENFILE or Errno.ENOBUFS or Errno.ENOMEM or Errno.ENOSPC;
+    private static bool IsLimit(int error) =>
+        error is Errno.EMFILE or Errno.ENFILE or Errno.ENOBUFS or Errno.ENOMEM or Errno.ENOSPC;
 
     private void Rested()
     {

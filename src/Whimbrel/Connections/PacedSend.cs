@@ -44,7 +44,8 @@ internal sealed class PacedSend : Completion<SendResult>
         _registration = token.UnsafeRegister(static send => ((PacedSend)send!).CancelRequested(), this);
 
     private void CancelRequested() =>
-        _loop.PostControl(static (_, send, _, version) => ((PacedSend)send!).GiveUp((short)version), this, null, Version);
+        _loop.PostControl(static (_, send, _, version) => ((PacedSend)send!).GiveUp((short)version), this,
+            null, Version);
 
     private void GiveUp(short version)
     {

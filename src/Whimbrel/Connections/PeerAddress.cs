@@ -37,7 +37,8 @@ internal readonly struct PeerAddress
         ip.Address.TryWriteBytes(bytes, out int count);
         return count == 4
             ? V4(MemoryMarshal.Read<uint>(bytes), (ushort)ip.Port)
-            : V6(MemoryMarshal.Read<ulong>(bytes), MemoryMarshal.Read<ulong>(bytes[8..]), (ushort)ip.Port, (uint)ip.Address.ScopeId);
+            : V6(MemoryMarshal.Read<ulong>(bytes), MemoryMarshal.Read<ulong>(bytes[8..]), (ushort)ip.Port,
+                (uint)ip.Address.ScopeId);
     }
 
     /// <summary>

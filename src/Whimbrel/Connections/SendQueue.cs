@@ -109,7 +109,8 @@ internal unsafe struct SendQueue
         while (true)
         {
             int moves = Volatile.Read(in _moves);
-            long pending = Volatile.Read(in _counted) + Volatile.Read(in _granted) - Volatile.Read(in _room) + Foreign.Bytes;
+            long pending = Volatile.Read(in _counted) + Volatile.Read(in _granted) - Volatile.Read(in _room)
+                + Foreign.Bytes;
             if (withFiles) pending += Volatile.Read(in _inFiles);
             Volatile.ReadBarrier();
             if ((moves & 1) == 0 && moves == Volatile.Read(in _moves)) return pending;
@@ -169,7 +170,8 @@ internal unsafe struct SendQueue
 
     /// <summary>True if the last block has free space that is not lent.</summary>
     internal readonly bool HasFreeTail(long call) =>
-        Blocks.Tail is { Kind: BlockKind.Pooled } tail && tail.End < tail.Capacity && !(IsLent(call) && ReferenceEquals(tail, _lent!.Block));
+        Blocks.Tail is { Kind: BlockKind.Pooled } tail && tail.End < tail.Capacity
+        && !(IsLent(call) && ReferenceEquals(tail, _lent!.Block));
 
     /// <summary>
     /// Opens the free space of the last block as the fill, but no more than the limit allows (plus bytes already
@@ -178,7 +180,8 @@ internal unsafe struct SendQueue
     internal void OpenFill(int needed)
     {
         Block tail = Blocks.Tail!;
-        Debug.Assert(_granted == 0 && tail.Kind == BlockKind.Pooled && tail.End < tail.Capacity, "there is nothing to open");
+        Debug.Assert(_granted == 0 && tail.Kind == BlockKind.Pooled && tail.End < tail.Capacity,
+            "there is nothing to open");
         _fill = tail.Memory + tail.End;
         int room = (int)Math.Min(tail.Capacity - tail.End, Math.Max(RoomLeft, needed));
         BeginMove();
@@ -259,7 +262,8 @@ internal unsafe struct SendQueue
     /// </summary>
     internal readonly bool IsLent(long call) => _lent is { } lent && lent.Call == call;
 
-    private readonly bool IsAtEnd(LentRoom lent) => _granted == 0 && lent.Block is { } block && ReferenceEquals(Blocks.Tail, block) && block.End == lent.At;
+    private readonly bool IsAtEnd(LentRoom lent) =>
+        _granted == 0 && lent.Block is { } block && ReferenceEquals(Blocks.Tail, block) && block.End == lent.At;
 
     /// <summary>
     /// Releases an uncommitted reservation. Returns false if too many reservations were invalidated in this call.
@@ -335,21 +339,27 @@ internal unsafe struct SendQueue
 
     internal static void CheckReserve(int count)
     {
-        if (count is < 1 or > BlockPool.BlockBytes) Throw.OutOfRange(nameof(count), count, $"between 1 and {BlockPool.BlockBytes}");
+        if (count is < 1 or > BlockPool.BlockBytes)
+            Throw.OutOfRange(nameof(count), count, $"between 1 and {BlockPool.BlockBytes}");
     }
 
-    internal static void CommitOutOfRange(int count, int reserved) => Throw.OutOfRange(nameof(count), count, $"between 0 and the {reserved} reserved");
+    internal static void CommitOutOfRange(int count, int reserved) =>
+        Throw.OutOfRange(nameof(count), count, $"between 0 and the {reserved} reserved");
 
-    internal static void RoomIsLost() => Throw.State("The space of Reserve is no longer at the end of the queue: another message was sent after it, or the callback that reserved it has returned. Its bytes are not sent. Commit before any other send, and in the same callback.");
+    internal static void RoomIsLost() => Throw.State("The space of Reserve is no longer at the end of the queue: "
+        + "another message was sent after it, or the callback that reserved it has returned. Its bytes are not sent. "
+        + "Commit before any other send, and in the same callback.");
 
-    internal static void TooManyLost() => Throw.State($"{MostLostRooms} reservations were neither committed nor released before the next send of this callback. Call Commit, with 0 if nothing was written.");
+    internal static void TooManyLost() => Throw.State($"{MostLostRooms} reservations were neither committed nor "
+        + $"released before the next send of this callback. Call Commit, with 0 if nothing was written.");
 
     // ------------------------------------------------------------------ tenants
 
     /// <summary>Prepares the next use. The generation changes first, so that late callers are rejected.</summary>
     internal void Recycle(uint generation)
     {
-        Debug.Assert(_counted == 0 && _granted == 0 && _moveDepth == 0 && Blocks.IsEmpty, "the queue was not discarded");
+        Debug.Assert(_counted == 0 && _granted == 0 && _moveDepth == 0 && Blocks.IsEmpty,
+            "the queue was not discarded");
         Debug.Assert(_inFiles == 0, "files were not discarded");
         Foreign.Begin(generation, isClosed: true);
         _lent = null;

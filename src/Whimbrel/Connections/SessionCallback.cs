@@ -14,7 +14,8 @@ internal sealed class SessionCallback(string name, Action<Session, object?> call
 {
     private static int s_bits;
 
-    internal static readonly SessionCallback Connecting = new("OnConnecting", static (session, _) => session.CallConnecting())
+    internal static readonly SessionCallback Connecting = new("OnConnecting",
+        static (session, _) => session.CallConnecting())
     {
         IsDue = static (_, _) => true,
         Behind = static (host, session, _, isOver) =>
@@ -23,21 +24,26 @@ internal sealed class SessionCallback(string name, Action<Session, object?> call
         },
         // Posted in the data lane with the requests of the callback: its Close is there, and the control lane would be
         // faster.
-        Returned = static (strand, _) => strand.GoOn(static (connection, hasEnded) => connection.StrandConnecting(hasEnded)),
+        Returned =
+            static (strand, _) => strand.GoOn(static (connection, hasEnded) => connection.StrandConnecting(hasEnded)),
     };
 
-    internal static readonly SessionCallback Handshaking = new("OnTlsHandshakeStarting", static (session, _) => session.CallTlsHandshakeStarting())
+    internal static readonly SessionCallback Handshaking = new("OnTlsHandshakeStarting",
+        static (session, _) => session.CallTlsHandshakeStarting())
     {
-        Returned = static (strand, _) => strand.GoOn(static (connection, hasEnded) => connection.StrandHandshaking(hasEnded)),
+        Returned =
+            static (strand, _) => strand.GoOn(static (connection, hasEnded) => connection.StrandHandshaking(hasEnded)),
     };
 
     /// <summary>Argument: the TlsInfo.</summary>
-    internal static readonly SessionCallback Handshaked = new("OnTlsHandshakeCompleted", static (session, _) => session.CallTlsHandshakeCompleted())
+    internal static readonly SessionCallback Handshaked = new("OnTlsHandshakeCompleted",
+        static (session, _) => session.CallTlsHandshakeCompleted())
     {
         Returned = static (strand, info) => strand.HandshakedReturned((TlsInfo)info!),
     };
 
-    internal static readonly SessionCallback Connected = new("OnConnected", static (session, _) => session.CallConnected())
+    internal static readonly SessionCallback Connected = new("OnConnected",
+        static (session, _) => session.CallConnected())
     {
         IsDue = static (_, _) => true,
         // Before a hand-over that it requested, because the host must not be notified of the next session first.
@@ -45,13 +51,15 @@ internal sealed class SessionCallback(string name, Action<Session, object?> call
     };
 
     /// <summary>For a session that took over: the host already knows the connection.</summary>
-    internal static readonly SessionCallback ConnectedByHandOver = new("OnConnected", static (session, _) => session.CallConnected())
+    internal static readonly SessionCallback ConnectedByHandOver = new("OnConnected",
+        static (session, _) => session.CallConnected())
     {
         IsDue = static (_, _) => true,
         Behind = static (host, session, _, _) => host.SessionTookOver(session),
     };
 
-    internal static readonly SessionCallback PeerFinished = new("OnEndOfStream", static (session, _) => session.CallEndOfStream())
+    internal static readonly SessionCallback PeerFinished = new("OnEndOfStream",
+        static (session, _) => session.CallEndOfStream())
     {
         Returned = static (strand, _) => strand.GoOn(static (connection, _) => connection.StrandFinished()),
     };
@@ -64,13 +72,16 @@ internal sealed class SessionCallback(string name, Action<Session, object?> call
     internal static readonly SessionCallback Drained = new("OnDrained", static (session, _) => session.CallDrained())
     {
         Bit = 1 << s_bits++,
-        IsDue = static (strand, _) => !strand.IsEnded && strand.Session.PendingBytes <= strand.Session.LowWaterMarkBytes,
+        IsDue = static (strand, _) => !strand.IsEnded
+            && strand.Session.PendingBytes <= strand.Session.LowWaterMarkBytes,
     };
 
-    internal static readonly SessionCallback ServerStopping = new("OnServerStopping", static (session, _) => session.CallServerStopping());
+    internal static readonly SessionCallback ServerStopping = new("OnServerStopping",
+        static (session, _) => session.CallServerStopping());
 
     /// <summary>Argument: the reason, on the pool, where the connection may already have ended.</summary>
-    internal static readonly SessionCallback Disconnecting = new("OnDisconnecting", static (session, reason) => session.CallDisconnecting(ReasonOf(session, reason)))
+    internal static readonly SessionCallback Disconnecting = new("OnDisconnecting",
+        static (session, reason) => session.CallDisconnecting(ReasonOf(session, reason)))
     {
         IsDue = static (_, _) => true,
         Behind = static (host, session, reason, _) => host.SessionDisconnecting(session, ReasonOf(session, reason)),
@@ -78,7 +89,8 @@ internal sealed class SessionCallback(string name, Action<Session, object?> call
     };
 
     /// <summary>Argument: the timer, of which one firing is queued at a time.</summary>
-    internal static readonly SessionCallback Timer = new("OnTimer", static (session, timer) => session.CallTimer((LoopTimer)timer!))
+    internal static readonly SessionCallback Timer = new("OnTimer",
+        static (session, timer) => session.CallTimer((LoopTimer)timer!))
     {
         IsDue = static (strand, of) =>
         {
@@ -132,19 +144,22 @@ internal sealed class SessionCallback(string name, Action<Session, object?> call
         _ => s_phaseTimeout,
     };
 
-    private static SessionCallback Timeout() => new("OnTimeout", static (session, passed) => session.CallTimeout(((PassedLimit)passed!).Reason))
+    private static SessionCallback Timeout() => new("OnTimeout",
+        static (session, passed) => session.CallTimeout(((PassedLimit)passed!).Reason))
     {
         Bit = 1 << s_bits++,
         // A phase timeout is reported unless the session has entered another phase by then.
         IsDue = static (strand, of) =>
         {
             PassedLimit passed = (PassedLimit)of!;
-            if (strand.IsEnded || strand.IsSwitching || !ReferenceEquals(strand.Session.Limits, passed.Limits)) return false;
+            if (strand.IsEnded || strand.IsSwitching || !ReferenceEquals(strand.Session.Limits, passed.Limits))
+                return false;
             return passed.Reason.Cause != CloseCause.PhaseTimeout || !passed.Limits.HasMovedOn;
         },
     };
 
-    private static CloseReason ReasonOf(Session session, object? reason) => reason as CloseReason? ?? session.Connection!.Reason;
+    private static CloseReason ReasonOf(Session session, object? reason) =>
+        reason as CloseReason? ?? session.Connection!.Reason;
 }
 
 /// <summary>A time limit that has passed, with the close reason.</summary>

@@ -27,14 +27,17 @@ internal abstract unsafe class SocketCalls
     /// Starts a connect. If <paramref name="pending"/> is true, the result is still to come, and the descriptor becomes
     /// writable.
     /// </summary>
-    internal virtual int Connect(ConnectAttempt connector, out bool pending) => SocketFactory.Connect(connector, out pending);
+    internal virtual int Connect(ConnectAttempt connector, out bool pending) =>
+        SocketFactory.Connect(connector, out pending);
 
     /// <summary>Returns the error of a connect; 0 if it is connected.</summary>
     internal virtual int ConnectErrorOf(int fd)
     {
         int error;
         uint length = sizeof(int);
-        return Syscall.GetSocketOption(fd, SocketAbi.SOL_SOCKET, SocketAbi.SO_ERROR, &error, &length) == 0 ? error : Syscall.LastError;
+        return Syscall.GetSocketOption(fd, SocketAbi.SOL_SOCKET, SocketAbi.SO_ERROR, &error, &length) == 0
+            ? error
+            : Syscall.LastError;
     }
 
     /// <summary>
@@ -54,7 +57,8 @@ internal abstract unsafe class SocketCalls
     }
 
     /// <summary>Makes the listener complete no new connection; completed ones can still be accepted.</summary>
-    internal virtual void RefuseNewcomers(int listener, EndPoint endPoint) => SocketFactory.RefuseNewcomers(listener, endPoint);
+    internal virtual void RefuseNewcomers(int listener, EndPoint endPoint) =>
+        SocketFactory.RefuseNewcomers(listener, endPoint);
 
     /// <summary>Opens a descriptor that can be released when no other is free.</summary>
     internal virtual int OpenReserve()
@@ -85,7 +89,8 @@ internal abstract unsafe class SocketCalls
         // The first byte is the state. A Unix socket has none.
         ulong info = 0;
         uint length = sizeof(ulong);
-        return Syscall.GetSocketOption(fd, SocketAbi.IPPROTO_TCP, SocketAbi.TCP_INFO, &info, &length) == 0 && (byte)info == SocketAbi.TCP_CLOSE;
+        return Syscall.GetSocketOption(fd, SocketAbi.IPPROTO_TCP, SocketAbi.TCP_INFO, &info, &length) == 0
+            && (byte)info == SocketAbi.TCP_CLOSE;
     }
 
     /// <summary>Makes the socket blocking or non-blocking. Returns 0, or a negated error number.</summary>
@@ -178,7 +183,8 @@ internal abstract unsafe class SocketCalls
     internal virtual void ResetOnClose(int fd)
     {
         Linux.LingerOption linger = new() { OnOff = 1, Seconds = 0 };
-        _ = Syscall.SetSocketOption(fd, SocketAbi.SOL_SOCKET, SocketAbi.SO_LINGER, &linger, (uint)sizeof(Linux.LingerOption));
+        _ = Syscall.SetSocketOption(fd, SocketAbi.SOL_SOCKET, SocketAbi.SO_LINGER, &linger,
+            (uint)sizeof(Linux.LingerOption));
     }
 
     /// <summary>Resets the connection now, if the protocol can, and ends all operations that wait for it.</summary>
@@ -274,7 +280,8 @@ internal abstract unsafe class SocketCalls
             _ => null,
         };
         // A name that begins with @ is not in the file system.
-        if (endPoint is UnixDomainSocketEndPoint && endPoint.ToString() is { } path && !path.StartsWith('@')) DeletePath(path);
+        if (endPoint is UnixDomainSocketEndPoint && endPoint.ToString() is { } path && !path.StartsWith('@'))
+            DeletePath(path);
     }
 
     private sealed class Plain : SocketCalls;

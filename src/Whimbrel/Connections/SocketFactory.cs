@@ -30,14 +30,16 @@ internal static unsafe class SocketFactory
         int error = listener.Loop.Engine.Descriptors.IsReached(fd) ? Errno.EMFILE : 0;
         if (error == 0 && endPoint is IPEndPoint { AddressFamily: AddressFamily.InterNetworkV6 } ip)
         {
-            error = Syscall.SetOption(fd, SocketAbi.IPPROTO_IPV6, SocketAbi.IPV6_V6ONLY, options.DualMode && ip.Address.Equals(IPAddress.IPv6Any) ? 0 : 1);
+            error = Syscall.SetOption(fd, SocketAbi.IPPROTO_IPV6, SocketAbi.IPV6_V6ONLY,
+                options.DualMode && ip.Address.Equals(IPAddress.IPv6Any) ? 0 : 1);
         }
 
         if (error == 0) error = NumberOf(listener.Fault = SocketOptions.ApplyTo(listener, new RawSocket(fd, null)));
         if (error == 0 && Syscall.Bind(fd, address, length) != 0)
         {
             error = Syscall.LastError;
-            if (error == Errno.EADDRINUSE && endPoint is UnixDomainSocketEndPoint && options.RemoveStaleUnixPath && RemoveStalePath(endPoint, address, length))
+            if (error == Errno.EADDRINUSE && endPoint is UnixDomainSocketEndPoint && options.RemoveStaleUnixPath
+                && RemoveStalePath(endPoint, address, length))
             {
                 error = Syscall.Bind(fd, address, length) == 0 ? 0 : Syscall.LastError;
             }
@@ -45,7 +47,8 @@ internal static unsafe class SocketFactory
 
         if (error == 0 && Syscall.Listen(fd, options.Backlog) != 0) error = Syscall.LastError;
         // Set only now: until this socket listens, a port that is in use must be an error, even if its owner shares it.
-        if (error == 0 && listener.Sharing == PortSharing.Opens) error = Syscall.SetOption(fd, SocketAbi.SOL_SOCKET, SocketAbi.SO_REUSEPORT, 1);
+        if (error == 0 && listener.Sharing == PortSharing.Opens)
+            error = Syscall.SetOption(fd, SocketAbi.SOL_SOCKET, SocketAbi.SO_REUSEPORT, 1);
         if (error == 0)
         {
             bound = LocalEndPointOf(fd) ?? endPoint;
@@ -61,16 +64,20 @@ internal static unsafe class SocketFactory
     /// Creates an unbound non-blocking descriptor, or returns a negated error number. If user code creates the sockets,
     /// the descriptor is a duplicate, and <paramref name="fault"/> has the problem of the user's socket.
     /// </summary>
-    internal static int Open(Resident resident, EndPoint endPoint, int type, Func<EndPoint, Socket>? create, out NetworkException? fault)
+    internal static int Open(Resident resident, EndPoint endPoint, int type, Func<EndPoint, Socket>? create,
+        out NetworkException? fault)
     {
         fault = null;
         if (create is null)
         {
-            int fd = Syscall.Socket(AddressCodec.FamilyOf(endPoint), type | SocketAbi.SOCK_NONBLOCK | SocketAbi.SOCK_CLOEXEC, 0);
+            int fd = Syscall.Socket(AddressCodec.FamilyOf(endPoint),
+                type | SocketAbi.SOCK_NONBLOCK | SocketAbi.SOCK_CLOEXEC, 0);
             return fd >= 0 ? fd : -Syscall.LastError;
         }
 
-        if (SocketShare.Create(create, endPoint, type == SocketAbi.SOCK_STREAM ? SocketType.Stream : SocketType.Dgram, out fault) is not { } made) return -NumberOf(fault);
+        if (SocketShare.Create(create, endPoint,
+            type == SocketAbi.SOCK_STREAM ? SocketType.Stream : SocketType.Dgram, out fault) is not { } made)
+            return -NumberOf(fault);
         int duplicate = Syscall.Duplicate((int)made.Handle);
         int error = duplicate < 0 ? -duplicate : Syscall.SetNonBlocking(duplicate, true);
         if (error == 0)
@@ -87,7 +94,8 @@ internal static unsafe class SocketFactory
     /// <summary>
     /// Returns the error number for a failed attach: never 0 for a failure, even if the system gave no number.
     /// </summary>
-    internal static int NumberOf(NetworkException? fault) => fault is null ? 0 : fault.Error.Code != 0 ? fault.Error.Code : Errno.EINVAL;
+    internal static int NumberOf(NetworkException? fault) => fault is null ? 0
+        : fault.Error.Code != 0 ? fault.Error.Code : Errno.EINVAL;
 
     /// <summary>
     /// Starts a connect. Returns the descriptor, or a negated error number, as <see cref="Listen"/>;
@@ -117,12 +125,17 @@ internal static unsafe class SocketFactory
     // Safe: as in Listen.
     internal static int OpenToConnect(ConnectAttempt connector)
     {
-        int fd = Open(connector, connector.Target, SocketAbi.SOCK_STREAM, connector.Options.CreateSocket, out NetworkException? fault);
+        int fd = Open(connector, connector.Target, SocketAbi.SOCK_STREAM, connector.Options.CreateSocket,
+            out NetworkException? fault);
         connector.Fault = fault;
         if (fd < 0) return fd;
         byte* address = stackalloc byte[SocketAbi.MaxAddressBytes];
-        int error = connector.Loop.Engine.Descriptors.IsReached(fd) ? Errno.EMFILE : NumberOf(connector.Fault = SocketOptions.ApplyTo(connector, new RawSocket(fd, null)));
-        if (error == 0 && connector.LocalEndPoint is { } local && Syscall.Bind(fd, address, AddressCodec.Encode(local, address)) != 0) error = Syscall.LastError;
+        int error = connector.Loop.Engine.Descriptors.IsReached(fd)
+            ? Errno.EMFILE
+            : NumberOf(connector.Fault = SocketOptions.ApplyTo(connector, new RawSocket(fd, null)));
+        if (error == 0 && connector.LocalEndPoint is { } local
+            && Syscall.Bind(fd, address, AddressCodec.Encode(local, address)) != 0)
+            error = Syscall.LastError;
         if (error == 0) return fd;
         connector.EndSharing();
         Syscall.Close(fd);
@@ -160,7 +173,8 @@ internal static unsafe class SocketFactory
         fixed (FilterInstruction* instructions = dropFirstPackets)
         {
             FilterProgram program = new() { Count = (ushort)dropFirstPackets.Length, Instructions = instructions };
-            _ = Syscall.SetSocketOption(listenFd, SocketAbi.SOL_SOCKET, SocketAbi.SO_ATTACH_FILTER, &program, (uint)sizeof(FilterProgram));
+            _ = Syscall.SetSocketOption(listenFd, SocketAbi.SOL_SOCKET, SocketAbi.SO_ATTACH_FILTER, &program,
+                (uint)sizeof(FilterProgram));
         }
     }
 
@@ -169,7 +183,9 @@ internal static unsafe class SocketFactory
     {
         byte* address = stackalloc byte[SocketAbi.MaxAddressBytes];
         uint length = SocketAbi.MaxAddressBytes;
-        return Syscall.GetSocketName(fd, address, &length) == 0 ? AddressCodec.Decode(address, length).ToEndPoint() : null;
+        return Syscall.GetSocketName(fd, address, &length) == 0
+            ? AddressCodec.Decode(address, length).ToEndPoint()
+            : null;
     }
 
     /// <summary>Deletes the path if it is a socket without a listener: its process has ended.</summary>
@@ -178,7 +194,8 @@ internal static unsafe class SocketFactory
     {
         string path = endPoint.ToString()!;
         if (path.StartsWith('@')) return false;
-        int probe = Syscall.Socket(SocketAbi.AF_UNIX, SocketAbi.SOCK_STREAM | SocketAbi.SOCK_NONBLOCK | SocketAbi.SOCK_CLOEXEC, 0);
+        int probe = Syscall.Socket(SocketAbi.AF_UNIX,
+            SocketAbi.SOCK_STREAM | SocketAbi.SOCK_NONBLOCK | SocketAbi.SOCK_CLOEXEC, 0);
         if (probe < 0) return false;
         bool refused = Syscall.Connect(probe, address, length) != 0 && Syscall.LastError == Errno.ECONNREFUSED;
         Syscall.Close(probe);
@@ -190,7 +207,9 @@ internal static unsafe class SocketFactory
     /// </summary>
     internal static string? NoSocketAt(EndPoint endPoint)
     {
-        if (endPoint is not UnixDomainSocketEndPoint || endPoint.ToString() is not { Length: > 0 } path || path[0] is '@' or '\0') return null;
+        if (endPoint is not UnixDomainSocketEndPoint || endPoint.ToString() is not { Length: > 0 } path
+            || path[0] is '@' or '\0')
+            return null;
         if (Directory.Exists(path)) return "a directory";
         return File.Exists(path) && !IsSocketFile(path) ? "a file" : null;
     }
@@ -230,17 +249,20 @@ internal static unsafe class SocketFactory
     {
         EndPoint endPoint = listener.EndPoint;
         ServerOptions options = listener.Options;
-        Socket? socket = CreateSocket(listener, endPoint, SocketType.Stream, options.CreateSocket, out NetworkException? fault);
+        Socket? socket = CreateSocket(listener, endPoint, SocketType.Stream, options.CreateSocket,
+            out NetworkException? fault);
         listener.Fault = fault;
         if (socket is null) return null;
         try
         {
-            if (endPoint is IPEndPoint { AddressFamily: AddressFamily.InterNetworkV6 } ip) socket.DualMode = options.DualMode && ip.Address.Equals(IPAddress.IPv6Any);
+            if (endPoint is IPEndPoint { AddressFamily: AddressFamily.InterNetworkV6 } ip)
+                socket.DualMode = options.DualMode && ip.Address.Equals(IPAddress.IPv6Any);
             if ((listener.Fault = SocketOptions.ApplyTo(listener, new RawSocket(0, socket))) is not null) return null;
             Bind(socket, endPoint, options.RemoveStaleUnixPath);
             socket.Listen(options.Backlog);
             // As in Listen.
-            if (listener.Sharing == PortSharing.Opens) socket.SetRawSocketOption(SocketAbi.SOL_SOCKET, SocketAbi.SO_REUSEPORT, BitConverter.GetBytes(1));
+            if (listener.Sharing == PortSharing.Opens)
+                socket.SetRawSocketOption(SocketAbi.SOL_SOCKET, SocketAbi.SO_REUSEPORT, BitConverter.GetBytes(1));
             (Socket result, socket) = (socket, null);
             return result;
         }
@@ -257,7 +279,8 @@ internal static unsafe class SocketFactory
         {
             socket.Bind(endPoint);
         }
-        catch (SocketException e) when (e.SocketErrorCode == SocketError.AddressAlreadyInUse && endPoint is UnixDomainSocketEndPoint && removesStale && IsStale(endPoint))
+        catch (SocketException e) when (e.SocketErrorCode == SocketError.AddressAlreadyInUse
+            && endPoint is UnixDomainSocketEndPoint && removesStale && IsStale(endPoint))
         {
             File.Delete(endPoint.ToString()!);
             socket.Bind(endPoint);
@@ -275,7 +298,8 @@ internal static unsafe class SocketFactory
         {
             Bind(socket, endPoint, removesStale: true);
             // Set before it listens, so that no other user can connect at any time.
-            if (!OperatingSystem.IsWindows()) File.SetUnixFileMode(endPoint.ToString(), UnixFileMode.UserRead | UnixFileMode.UserWrite);
+            if (!OperatingSystem.IsWindows())
+                File.SetUnixFileMode(endPoint.ToString(), UnixFileMode.UserRead | UnixFileMode.UserWrite);
             socket.Listen(backlog);
             (Socket result, socket) = (socket, null!);
             return result;
@@ -316,7 +340,8 @@ internal static unsafe class SocketFactory
     /// Creates a socket as <see cref="Open"/> within the margin of the engine; throws as if there were no descriptor
     /// otherwise. On other systems than Linux the user's object itself is used.
     /// </summary>
-    internal static Socket? CreateSocket(Resident resident, EndPoint endPoint, SocketType type, Func<EndPoint, Socket>? create, out NetworkException? fault)
+    internal static Socket? CreateSocket(Resident resident, EndPoint endPoint, SocketType type,
+        Func<EndPoint, Socket>? create, out NetworkException? fault)
     {
         fault = null;
         if (create is null) return Keep(CreateSocket(endPoint, type), resident.Loop);
@@ -343,5 +368,6 @@ internal static unsafe class SocketFactory
     }
 
     private static Socket CreateSocket(EndPoint endPoint, SocketType type) =>
-        new(endPoint.AddressFamily, type, endPoint.AddressFamily == AddressFamily.Unix ? ProtocolType.Unspecified : type == SocketType.Stream ? ProtocolType.Tcp : ProtocolType.Udp);
+        new(endPoint.AddressFamily, type, endPoint.AddressFamily == AddressFamily.Unix ? ProtocolType.Unspecified
+            : type == SocketType.Stream ? ProtocolType.Tcp : ProtocolType.Udp);
 }

@@ -41,11 +41,19 @@ internal unsafe ref struct SocketOptions
         {
             // The portable engine's sockets set ReuseAddress in every bind. The .NET option of that name is not used,
             // because it also sets SO_REUSEPORT, and a second server would get the same port without an error.
-            if (options.ReuseAddress && socket.Handle is null) target.Set("ReuseAddress", "SO_REUSEADDR", SocketAbi.SOL_SOCKET, SocketAbi.SO_REUSEADDR, 1);
-            if (options.ReusePort || listener.Sharing == PortSharing.Joins) target.Set("ReusePort", "SO_REUSEPORT", SocketAbi.SOL_SOCKET, SocketAbi.SO_REUSEPORT, 1);
-            if (options.ExclusiveAddressUse) target.Set("ExclusiveAddressUse", "SO_EXCLUSIVEADDRUSE", 0, 0, 1, SocketOptionLevel.Socket, SocketOptionName.ExclusiveAddressUse);
-            if (options.FastOpenQueue > 0) target.Set("FastOpenQueue", "TCP_FASTOPEN", SocketAbi.IPPROTO_TCP, SocketAbi.TCP_FASTOPEN, options.FastOpenQueue);
-            if (options.DeferAccept > TimeSpan.Zero) target.Set("DeferAccept", "TCP_DEFER_ACCEPT", SocketAbi.IPPROTO_TCP, SocketAbi.TCP_DEFER_ACCEPT, Seconds(options.DeferAccept));
+            if (options.ReuseAddress && socket.Handle is null)
+                target.Set("ReuseAddress", "SO_REUSEADDR", SocketAbi.SOL_SOCKET, SocketAbi.SO_REUSEADDR, 1);
+            if (options.ReusePort || listener.Sharing == PortSharing.Joins)
+                target.Set("ReusePort", "SO_REUSEPORT", SocketAbi.SOL_SOCKET, SocketAbi.SO_REUSEPORT, 1);
+            if (options.ExclusiveAddressUse)
+                target.Set("ExclusiveAddressUse", "SO_EXCLUSIVEADDRUSE", 0, 0, 1, SocketOptionLevel.Socket,
+                    SocketOptionName.ExclusiveAddressUse);
+            if (options.FastOpenQueue > 0)
+                target.Set("FastOpenQueue", "TCP_FASTOPEN", SocketAbi.IPPROTO_TCP, SocketAbi.TCP_FASTOPEN,
+                    options.FastOpenQueue);
+            if (options.DeferAccept > TimeSpan.Zero)
+                target.Set("DeferAccept", "TCP_DEFER_ACCEPT", SocketAbi.IPPROTO_TCP, SocketAbi.TCP_DEFER_ACCEPT,
+                    Seconds(options.DeferAccept));
         }
 
         target.SetCommon(options);
@@ -63,10 +71,13 @@ internal unsafe ref struct SocketOptions
         target.SetCommon(options);
         if (connector.Target is IPEndPoint)
         {
-            if (options is ClientOptions { FastOpen: true }) target.Set("FastOpen", "TCP_FASTOPEN_CONNECT", SocketAbi.IPPROTO_TCP, SocketAbi.TCP_FASTOPEN_CONNECT, 1);
+            if (options is ClientOptions { FastOpen: true })
+                target.Set("FastOpen", "TCP_FASTOPEN_CONNECT", SocketAbi.IPPROTO_TCP,
+                    SocketAbi.TCP_FASTOPEN_CONNECT, 1);
             // The port is chosen in the connect, so that each target has its own range of local ports. A kernel without
             // this option chooses in the bind.
-            if (connector.LocalEndPoint is IPEndPoint { Port: 0 } && KernelProbe.IsLinux) SetRaw(socket, SocketAbi.IPPROTO_IP, SocketAbi.IP_BIND_ADDRESS_NO_PORT, 1);
+            if (connector.LocalEndPoint is IPEndPoint { Port: 0 } && KernelProbe.IsLinux)
+                SetRaw(socket, SocketAbi.IPPROTO_IP, SocketAbi.IP_BIND_ADDRESS_NO_PORT, 1);
         }
 
         return target.Fault ?? CallHook(SocketRole.Connected, socket, connector.Target, options);
@@ -100,26 +111,43 @@ internal unsafe ref struct SocketOptions
     {
         if (_endPoint is IPEndPoint ip)
         {
-            if (options.NoDelay) Set("NoDelay", "TCP_NODELAY", SocketAbi.IPPROTO_TCP, SocketAbi.TCP_NODELAY, 1, SocketOptionLevel.Tcp, SocketOptionName.NoDelay);
+            if (options.NoDelay)
+                Set("NoDelay", "TCP_NODELAY", SocketAbi.IPPROTO_TCP, SocketAbi.TCP_NODELAY, 1, SocketOptionLevel.Tcp,
+                    SocketOptionName.NoDelay);
             if (options.KeepAlive) SetKeepAlive(options);
-            if (options.UserTimeout > TimeSpan.Zero) Set("UserTimeout", "TCP_USER_TIMEOUT", SocketAbi.IPPROTO_TCP, SocketAbi.TCP_USER_TIMEOUT, (int)options.UserTimeout.TotalMilliseconds);
+            if (options.UserTimeout > TimeSpan.Zero)
+                Set("UserTimeout", "TCP_USER_TIMEOUT", SocketAbi.IPPROTO_TCP, SocketAbi.TCP_USER_TIMEOUT,
+                    (int)options.UserTimeout.TotalMilliseconds);
             if (options.TypeOfService > 0) SetTypeOfService(ip, options.TypeOfService);
             if (options.Mark != 0) Set("Mark", "SO_MARK", SocketAbi.SOL_SOCKET, SocketAbi.SO_MARK, (int)options.Mark);
-            if (options.BusyPoll > TimeSpan.Zero) Set("BusyPoll", "SO_BUSY_POLL", SocketAbi.SOL_SOCKET, SocketAbi.SO_BUSY_POLL, (int)options.BusyPoll.TotalMicroseconds);
+            if (options.BusyPoll > TimeSpan.Zero)
+                Set("BusyPoll", "SO_BUSY_POLL", SocketAbi.SOL_SOCKET, SocketAbi.SO_BUSY_POLL,
+                    (int)options.BusyPoll.TotalMicroseconds);
             if (options.BindToDevice is { } device) SetDevice(device);
             if (options.FreeBind) Set("FreeBind", "IP_FREEBIND", SocketAbi.IPPROTO_IP, SocketAbi.IP_FREEBIND, 1);
         }
 
-        if (options.ReceiveBufferBytes > 0) Set("ReceiveBufferBytes", "SO_RCVBUF", SocketAbi.SOL_SOCKET, SocketAbi.SO_RCVBUF, options.ReceiveBufferBytes, SocketOptionLevel.Socket, SocketOptionName.ReceiveBuffer);
-        if (options.SendBufferBytes > 0) Set("SendBufferBytes", "SO_SNDBUF", SocketAbi.SOL_SOCKET, SocketAbi.SO_SNDBUF, options.SendBufferBytes, SocketOptionLevel.Socket, SocketOptionName.SendBuffer);
+        if (options.ReceiveBufferBytes > 0)
+            Set("ReceiveBufferBytes", "SO_RCVBUF", SocketAbi.SOL_SOCKET, SocketAbi.SO_RCVBUF,
+                options.ReceiveBufferBytes, SocketOptionLevel.Socket, SocketOptionName.ReceiveBuffer);
+        if (options.SendBufferBytes > 0)
+            Set("SendBufferBytes", "SO_SNDBUF", SocketAbi.SOL_SOCKET, SocketAbi.SO_SNDBUF, options.SendBufferBytes,
+                SocketOptionLevel.Socket, SocketOptionName.SendBuffer);
     }
 
     private void SetKeepAlive(ConnectionOptions options)
     {
-        Set("KeepAlive", "SO_KEEPALIVE", SocketAbi.SOL_SOCKET, SocketAbi.SO_KEEPALIVE, 1, SocketOptionLevel.Socket, SocketOptionName.KeepAlive);
-        if (options.KeepAliveTime > TimeSpan.Zero) Set("KeepAliveTime", "TCP_KEEPIDLE", SocketAbi.IPPROTO_TCP, SocketAbi.TCP_KEEPIDLE, Seconds(options.KeepAliveTime), SocketOptionLevel.Tcp, SocketOptionName.TcpKeepAliveTime);
-        if (options.KeepAliveInterval > TimeSpan.Zero) Set("KeepAliveInterval", "TCP_KEEPINTVL", SocketAbi.IPPROTO_TCP, SocketAbi.TCP_KEEPINTVL, Seconds(options.KeepAliveInterval), SocketOptionLevel.Tcp, SocketOptionName.TcpKeepAliveInterval);
-        if (options.KeepAliveCount > 0) Set("KeepAliveCount", "TCP_KEEPCNT", SocketAbi.IPPROTO_TCP, SocketAbi.TCP_KEEPCNT, options.KeepAliveCount, SocketOptionLevel.Tcp, SocketOptionName.TcpKeepAliveRetryCount);
+        Set("KeepAlive", "SO_KEEPALIVE", SocketAbi.SOL_SOCKET, SocketAbi.SO_KEEPALIVE, 1, SocketOptionLevel.Socket,
+            SocketOptionName.KeepAlive);
+        if (options.KeepAliveTime > TimeSpan.Zero)
+            Set("KeepAliveTime", "TCP_KEEPIDLE", SocketAbi.IPPROTO_TCP, SocketAbi.TCP_KEEPIDLE,
+                Seconds(options.KeepAliveTime), SocketOptionLevel.Tcp, SocketOptionName.TcpKeepAliveTime);
+        if (options.KeepAliveInterval > TimeSpan.Zero)
+            Set("KeepAliveInterval", "TCP_KEEPINTVL", SocketAbi.IPPROTO_TCP, SocketAbi.TCP_KEEPINTVL,
+                Seconds(options.KeepAliveInterval), SocketOptionLevel.Tcp, SocketOptionName.TcpKeepAliveInterval);
+        if (options.KeepAliveCount > 0)
+            Set("KeepAliveCount", "TCP_KEEPCNT", SocketAbi.IPPROTO_TCP, SocketAbi.TCP_KEEPCNT, options.KeepAliveCount,
+                SocketOptionLevel.Tcp, SocketOptionName.TcpKeepAliveRetryCount);
     }
 
     /// <summary>
@@ -128,23 +156,28 @@ internal unsafe ref struct SocketOptions
     /// </summary>
     private void SetTypeOfService(IPEndPoint endPoint, int value)
     {
-        if (endPoint.AddressFamily == AddressFamily.InterNetworkV6) Set("TypeOfService", "IPV6_TCLASS", SocketAbi.IPPROTO_IPV6, SocketAbi.IPV6_TCLASS, value);
+        if (endPoint.AddressFamily == AddressFamily.InterNetworkV6)
+            Set("TypeOfService", "IPV6_TCLASS", SocketAbi.IPPROTO_IPV6, SocketAbi.IPV6_TCLASS, value);
         Set("TypeOfService", "IP_TOS", SocketAbi.IPPROTO_IP, SocketAbi.IP_TOS, value);
     }
 
     private void SetDevice(string device)
     {
         if (Fault is not null) return;
-        int error = SetRaw(_socket, SocketAbi.SOL_SOCKET, SocketAbi.SO_BINDTODEVICE, Encoding.UTF8.GetBytes(device + "\0"));
+        int error = SetRaw(_socket, SocketAbi.SOL_SOCKET, SocketAbi.SO_BINDTODEVICE,
+            Encoding.UTF8.GetBytes(device + "\0"));
         if (error != 0) Fault = Refused(error, $"BindToDevice = '{device}' (SO_BINDTODEVICE)");
     }
 
     // ------------------------------------------------------------------ one option
 
-    private void Set(string option, string systemName, int level, int name, int value, SocketOptionLevel namedLevel = default, SocketOptionName named = default)
+    private void Set(string option, string systemName, int level, int name, int value,
+        SocketOptionLevel namedLevel = default, SocketOptionName named = default)
     {
         if (Fault is not null) return;
-        int error = KernelProbe.IsLinux ? SetRaw(_socket, level, name, value) : SetNamed((Socket)_socket.Handle!, namedLevel, named, value);
+        int error = KernelProbe.IsLinux
+            ? SetRaw(_socket, level, name, value)
+            : SetNamed((Socket)_socket.Handle!, namedLevel, named, value);
         if (error != 0) Fault = Refused(error, $"{option} ({systemName} = {(uint)value})");
     }
 
@@ -170,7 +203,8 @@ internal unsafe ref struct SocketOptions
             Errno.ENOPROTOOPT or Errno.EOPNOTSUPP => " This kernel does not have it.",
             _ => "",
         };
-        return Fail(error, ErrorCategory.Option, $"the system refused {option}: {ErrorText.Of(error)} (error {error}).{hint} See docs/symptoms/socket-option.md, or: whimbrel explain socket-option.", null);
+        return Fail(error, ErrorCategory.Option, $"the system refused {option}: {ErrorText.Of(error)} (error "
+            + $"{error}).{hint} See docs/symptoms/socket-option.md, or: whimbrel explain socket-option.", null);
     }
 
     private readonly NetworkException Fail(int error, ErrorCategory category, string why, Exception? inner) =>
@@ -178,7 +212,8 @@ internal unsafe ref struct SocketOptions
 
     // ------------------------------------------------------------------ the hook
 
-    private static NetworkException? CallHook(SocketRole role, RawSocket socket, EndPoint endPoint, ConnectionOptions options)
+    private static NetworkException? CallHook(SocketRole role, RawSocket socket, EndPoint endPoint,
+        ConnectionOptions options)
     {
         if (options.OnSocketCreated is not { } hook) return null;
         SocketOptions target = new(socket, endPoint);
@@ -193,19 +228,24 @@ internal unsafe ref struct SocketOptions
         }
         catch (Exception e)
         {
-            return target.Fail(0, ErrorCategory.User, $"OnSocketCreated threw {ErrorText.Of(e)}. See docs/symptoms/socket-option.md, or: whimbrel explain socket-option.", e);
+            return target.Fail(0, ErrorCategory.User, $"OnSocketCreated threw {ErrorText.Of(e)}. "
+                + $"See docs/symptoms/socket-option.md, or: whimbrel explain socket-option.", e);
         }
 
         int seconds = LingerSecondsOf(socket);
         if (seconds <= 0) return null;
-        return target.Fail(0, ErrorCategory.User, $"OnSocketCreated switched SO_LINGER on with {seconds} s: every close would hold up a loop for as long. Close drains by itself, see DrainTimeout. See docs/symptoms/socket-option.md, or: whimbrel explain socket-option.", null);
+        return target.Fail(0, ErrorCategory.User, $"OnSocketCreated switched SO_LINGER on with {seconds} "
+            + $"s: every close would hold up a loop for as long. Close drains by itself, see DrainTimeout. "
+            + $"See docs/symptoms/socket-option.md, or: whimbrel explain socket-option.", null);
     }
 
     private static int LingerSecondsOf(RawSocket socket)
     {
-        if (!KernelProbe.IsLinux) return ((Socket)socket.Handle!).LingerState is { Enabled: true } state ? state.LingerTime : 0;
+        if (!KernelProbe.IsLinux)
+            return ((Socket)socket.Handle!).LingerState is { Enabled: true } state ? state.LingerTime : 0;
         Linux.LingerOption linger = default;
-        int length = GetRaw(socket, SocketAbi.SOL_SOCKET, SocketAbi.SO_LINGER, new Span<byte>(&linger, sizeof(Linux.LingerOption)));
+        int length = GetRaw(socket, SocketAbi.SOL_SOCKET, SocketAbi.SO_LINGER,
+            new Span<byte>(&linger, sizeof(Linux.LingerOption)));
         return length > 0 && linger.OnOff != 0 ? linger.Seconds : 0;
     }
 
@@ -213,7 +253,8 @@ internal unsafe ref struct SocketOptions
 
     private static int Seconds(TimeSpan time) => (int)time.TotalSeconds;
 
-    internal static int SetRaw(RawSocket socket, int level, int name, int value) => SetRaw(socket, level, name, new ReadOnlySpan<byte>(&value, sizeof(int)));
+    internal static int SetRaw(RawSocket socket, int level, int name, int value) =>
+        SetRaw(socket, level, name, new ReadOnlySpan<byte>(&value, sizeof(int)));
 
     /// <summary>
     /// Calls setsockopt. Returns 0 or an error number: on Linux the kernel's own, also for the portable engine, because
@@ -223,7 +264,10 @@ internal unsafe ref struct SocketOptions
     {
         if (KernelProbe.IsLinux)
         {
-            fixed (byte* p = value) return Syscall.SetSocketOption(DescriptorOf(socket), level, name, p, (uint)value.Length) == 0 ? 0 : Syscall.LastError;
+            fixed (byte* p = value)
+                return Syscall.SetSocketOption(DescriptorOf(socket), level, name, p, (uint)value.Length) == 0
+                    ? 0
+                    : Syscall.LastError;
         }
 
         try
@@ -243,7 +287,10 @@ internal unsafe ref struct SocketOptions
         if (KernelProbe.IsLinux)
         {
             uint length = (uint)value.Length;
-            fixed (byte* p = value) return Syscall.GetSocketOption(DescriptorOf(socket), level, name, p, &length) == 0 ? (int)length : -Syscall.LastError;
+            fixed (byte* p = value)
+                return Syscall.GetSocketOption(DescriptorOf(socket), level, name, p, &length) == 0
+                    ? (int)length
+                    : -Syscall.LastError;
         }
 
         try
@@ -256,5 +303,6 @@ internal unsafe ref struct SocketOptions
         }
     }
 
-    private static int DescriptorOf(RawSocket socket) => socket.Handle is Socket managed ? (int)managed.Handle : socket.Descriptor;
+    private static int DescriptorOf(RawSocket socket) =>
+        socket.Handle is Socket managed ? (int)managed.Handle : socket.Descriptor;
 }

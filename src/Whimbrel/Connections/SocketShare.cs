@@ -63,9 +63,12 @@ internal struct SocketShare
     /// </summary>
     internal static Socket Duplicate(RawSocket source)
     {
-        if (!KernelProbe.IsLinux) return new Socket(new SafeSocketHandle(((Socket)source.Handle!).Handle, ownsHandle: false));
+        if (!KernelProbe.IsLinux)
+            return new Socket(new SafeSocketHandle(((Socket)source.Handle!).Handle, ownsHandle: false));
         int fd = Syscall.Duplicate(source.Number);
-        if (fd < 0) throw new NetworkException(new NetworkError(-fd, ErrorCategory.Limit, $"Cannot duplicate the descriptor of a socket: {ErrorText.Of(-fd)} (error {-fd})."));
+        if (fd < 0)
+            throw new NetworkException(new NetworkError(-fd, ErrorCategory.Limit,
+                $"Cannot duplicate the descriptor of a socket: {ErrorText.Of(-fd)} (error {-fd})."));
         SafeSocketHandle handle = new(fd, ownsHandle: true);
         try
         {
@@ -81,7 +84,8 @@ internal struct SocketShare
     /// <summary>
     /// Calls the user's CreateSocket. Returns null and the problem if its socket cannot be used for the address.
     /// </summary>
-    internal static Socket? Create(Func<EndPoint, Socket> create, EndPoint endPoint, SocketType type, out NetworkException? fault)
+    internal static Socket? Create(Func<EndPoint, Socket> create, EndPoint endPoint, SocketType type,
+        out NetworkException? fault)
     {
         fault = null;
         Exception? thrown = null;
@@ -91,7 +95,8 @@ internal struct SocketShare
         {
             socket = create(endPoint);
             why = socket is null ? "gave null"
-                : socket.AddressFamily != endPoint.AddressFamily || socket.SocketType != type ? $"gave a socket of {socket.AddressFamily}, {socket.SocketType}, which cannot serve {endPoint}"
+                : socket.AddressFamily != endPoint.AddressFamily || socket.SocketType != type
+                ? $"gave a socket of {socket.AddressFamily}, {socket.SocketType}, which cannot serve {endPoint}"
                 : socket.IsBound || socket.Connected ? "gave a socket that is bound or connected already"
                 : "";
         }
@@ -103,7 +108,8 @@ internal struct SocketShare
 
         if (why.Length == 0) return socket;
         socket?.Dispose();
-        fault = new NetworkException(new NetworkError(0, ErrorCategory.User, $"Cannot prepare a socket for {endPoint}: CreateSocket {why}. See docs/symptoms/socket-option.md, or: whimbrel explain socket-option."), thrown);
+        fault = new NetworkException(new NetworkError(0, ErrorCategory.User, $"Cannot prepare a socket for {endPoint}: "
+            + $"CreateSocket {why}. See docs/symptoms/socket-option.md, or: whimbrel explain socket-option."), thrown);
         return null;
     }
 }

@@ -59,7 +59,9 @@ internal sealed partial class Strand
         }
 
         if (!t_isDispatching && Loop.Current is null) return Interlocked.Exchange(ref _isDue, 0) == 1;
-        if (Volatile.Read(ref _isDue) == 1) NoteDispatcher(new InvalidOperationException("Dispatcher called Execute inside its own call, or on a loop."));
+        if (Volatile.Read(ref _isDue) == 1)
+            NoteDispatcher(
+                new InvalidOperationException("Dispatcher called Execute inside its own call, or on a loop."));
         return false;
     }
 

@@ -92,8 +92,11 @@ internal sealed partial class Strand
         // tidy: allowed because it runs only until the connection calls its session itself
         lock (_gate)
         {
-            bool isEmpty = _eventCount == 0 && _firstBlock is null && _unread.Length == 0 && !_finishPending && !_lastPending;
-            if (!isEmpty || _isScheduled || _hasLeft || _isGone || _isEnded || (_holds & ~Holds.User) != 0 || !_connection.TryLeaveStrand(_generation)) return;
+            bool isEmpty = _eventCount == 0 && _firstBlock is null && _unread.Length == 0 && !_finishPending
+                && !_lastPending;
+            if (!isEmpty || _isScheduled || _hasLeft || _isGone || _isEnded || (_holds & ~Holds.User) != 0
+                || !_connection.TryLeaveStrand(_generation))
+                return;
             _taker = null;
             _hasLeft = true;
         }

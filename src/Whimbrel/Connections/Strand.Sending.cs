@@ -166,7 +166,8 @@ internal sealed partial class Strand
     {
         WaitForSend();
         // First: the bytes of a failed send count as lost.
-        if (Volatile.Read(ref _error) != 0) _connection.StrandSendFailed(_generation, Interlocked.Exchange(ref _error, 0));
+        if (Volatile.Read(ref _error) != 0)
+            _connection.StrandSendFailed(_generation, Interlocked.Exchange(ref _error, 0));
         Settle();
     }
 

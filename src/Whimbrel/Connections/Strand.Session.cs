@@ -100,7 +100,8 @@ internal sealed partial class Strand
         if (!Flush() && _gaveBack)
         {
             // The loop may wait until nothing is reserved, and no entry follows.
-            _loop.PostControl(static (_, c, _, g) => ((Connection)c!).ForeignGone((uint)g), _connection, null, _generation);
+            _loop.PostControl(static (_, c, _, g) => ((Connection)c!).ForeignGone((uint)g), _connection, null,
+                _generation);
         }
 
         _gaveBack = false;
@@ -167,7 +168,8 @@ internal sealed partial class Strand
     }
 
     private bool PostSure(ReadOnlySpan<byte> data) =>
-        _loop.Mailbox.PostSend(_connection, _generation, data, default, isHeld: true, isSure: true) == SendResult.Queued;
+        _loop.Mailbox.PostSend(_connection, _generation, data, default, isHeld: true, isSure: true)
+        == SendResult.Queued;
 
     /// <summary>Something is sent after Reserve: its bytes can no longer be committed. Inside a callback.</summary>
     internal void LoseRoom()

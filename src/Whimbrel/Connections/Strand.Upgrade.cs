@@ -28,7 +28,8 @@ internal sealed partial class Strand
     /// </summary>
     internal void UpgradeToTls(TlsUpgrade upgrade)
     {
-        if (_firstEnd.Cause != CloseCause.None || _hasFinished || _isLast || _session.ConnectedAt is null) Connection.UpgradeWhileEnding();
+        if (_firstEnd.Cause != CloseCause.None || _hasFinished || _isLast || _session.ConnectedAt is null)
+            Connection.UpgradeWhileEnding();
         if (_upgrade is not null || _host.Tls is not null) Connection.UpgradeTwice();
         if (_connection.HasOperations(_generation)) Connection.UpgradeInsideSend();
         _upgrade = upgrade;
@@ -45,7 +46,9 @@ internal sealed partial class Strand
     private void GiveUnread(TlsUpgrade upgrade)
     {
         upgrade.Rest = TakeRest();
-        if (!_loop.PostControl(static (_, c, u, g) => ((Connection)c!).StrandUpgrading((uint)g, (TlsUpgrade)u!), _connection, upgrade, _generation)) upgrade.Rest.Clear();
+        if (!_loop.PostControl(static (_, c, u, g) => ((Connection)c!).StrandUpgrading((uint)g, (TlsUpgrade)u!),
+            _connection, upgrade, _generation))
+            upgrade.Rest.Clear();
     }
 
     /// <summary>OnTlsHandshakeCompleted has returned.</summary>

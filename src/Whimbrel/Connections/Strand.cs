@@ -144,11 +144,13 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome, IR
     internal bool IsIdle => !Volatile.Read(ref _isScheduled);
 
     /// <summary>Received bytes wait for their callback, are in one, or with who reads for the session. Any thread; may have changed when it returns.</summary>
-    internal bool IsTaking => _isOffering || Volatile.Read(ref _waitingBytes) > 0 || (_holds & (Holds.Reader | Holds.Callback)) != 0;
+    internal bool IsTaking =>
+        _isOffering || Volatile.Read(ref _waitingBytes) > 0 || (_holds & (Holds.Reader | Holds.Callback)) != 0;
 
     /// <summary>The running strand, if it is the one of this tenancy.</summary>
     internal static Strand? CurrentOf(Connection connection, uint generation) =>
-        t_current is { _isHome: false } strand && ReferenceEquals(strand._connection, connection) && strand._generation == generation ? strand : null;
+        t_current is { _isHome: false } strand && ReferenceEquals(strand._connection, connection)
+        && strand._generation == generation ? strand : null;
 
     /// <summary>Whose callbacks it runs now. Its own thread.</summary>
     internal Session Session => _session;
@@ -164,22 +166,26 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome, IR
         _isHome ? null
         : _running is { } callback ? _session.TextOf(callback)
         : IsIdle ? null
-        : _session.TextOf(_dispatcher is null ? "What waits for a thread of the pool" : "What waits for the Dispatcher");
+        : _session.TextOf(
+            _dispatcher is null ? "What waits for a thread of the pool" : "What waits for the Dispatcher");
 
     // ------------------------------------------------------------------ what the loop puts in
 
     /// <summary>A callback takes its turn. Loop's thread.</summary>
     internal void Tell(SessionCallback callback, object? argument = null)
     {
-        if (callback.Bit == 0 || (Interlocked.Or(ref _untold, callback.Bit) & callback.Bit) == 0) Post(new StrandEvent(StrandEventKind.Callback, callback, argument));
+        if (callback.Bit == 0 || (Interlocked.Or(ref _untold, callback.Bit) & callback.Bit) == 0)
+            Post(new StrandEvent(StrandEventKind.Callback, callback, argument));
     }
 
-    internal void PostConnected(Session session) => Post(new StrandEvent(StrandEventKind.Callback, SessionCallback.Connected, null), session);
+    internal void PostConnected(Session session) =>
+        Post(new StrandEvent(StrandEventKind.Callback, SessionCallback.Connected, null), session);
 
     /// <summary>The loop takes what it receives for cipher text from now on.</summary>
     internal void PostUpgrading(TlsUpgrade upgrade) => Post(new StrandEvent(StrandEventKind.Upgrading, upgrade, null));
 
-    internal void PostHandedOver(Session next, bool wasConnected) => Post(new StrandEvent(StrandEventKind.HandedOver, next, null), wasConnected ? next : null);
+    internal void PostHandedOver(Session next, bool wasConnected) =>
+        Post(new StrandEvent(StrandEventKind.HandedOver, next, null), wasConnected ? next : null);
 
     /// <summary>Something awaited in a callback goes on. Any thread.</summary>
     internal void PostContinuation(Action<object?> continuation, object? state)
@@ -279,8 +285,10 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome, IR
         // tidy: allowed because this is where a loop and the pool meet; a few instructions, never nested
         lock (_gate)
         {
-            bool isIdle = !_isScheduled && !_isHome && _firstBlock is null && _eventCount == 0 && _holds == Holds.None && _unread.Length == 0;
-            if (!isIdle || _ownIsOut || _session.OwnMemory is not { Length: >= StrandBlock.ReceivedFromBytes } memory) return null;
+            bool isIdle = !_isScheduled && !_isHome && _firstBlock is null && _eventCount == 0 && _holds == Holds.None
+                && _unread.Length == 0;
+            if (!isIdle || _ownIsOut || _session.OwnMemory is not { Length: >= StrandBlock.ReceivedFromBytes } memory)
+                return null;
             _ownIsOut = true;
             if (_own is null || !ReferenceEquals(_own.Bytes, memory)) _own = StrandBlock.OfSession(this, memory);
             return _own;
@@ -545,7 +553,9 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome, IR
             }
         }
 
-        if (open) _loop.PostControl(static (_, c, _, g) => ((Connection)c!).ReleaseStrandHold((uint)g), _connection, null, _generation);
+        if (open)
+            _loop.PostControl(static (_, c, _, g) => ((Connection)c!).ReleaseStrandHold((uint)g), _connection, null,
+                _generation);
         _running = NameOf(step, item);
         Run(step, item, block);
         _running = null;
@@ -711,7 +721,8 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome, IR
         Session next = _next;
         _next = null;
         _isSwitching = true;
-        _loop.PostControl(static (_, c, n, g) => ((Connection)c!).SwitchForStrand((Session)n!, (uint)g), _connection, next, _generation);
+        _loop.PostControl(static (_, c, n, g) => ((Connection)c!).SwitchForStrand((Session)n!, (uint)g), _connection,
+            next, _generation);
     }
 
     /// <summary>The session threw: it is told, then the connection ends (contract 4).</summary>
@@ -806,7 +817,9 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome, IR
         if (_isEnded) return taken;
         // Natural back-pressure (contract 9): what this callback sent is more than the peer takes. Of a file that has not reached the loop
         // only its charge is pending yet; the loop goes on at once when it is less than it looked.
-        if (_sentBytes > 0 && _host.BackPressure && Math.Max(_sentBytes, _connection.BytesPending) > _connection.HoldMark) HoldBack(untilEmpty: false);
+        if (_sentBytes > 0 && _host.BackPressure
+            && Math.Max(_sentBytes, _connection.BytesPending) > _connection.HoldMark)
+            HoldBack(untilEmpty: false);
         // It left something because of what is pending: see Connection.Offer.
         else if (_knowsOfQueue && taken < data.Length && (taken > 0 || before > 0)) HoldBack(untilEmpty: true);
         return taken;
@@ -816,7 +829,8 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome, IR
     private void HoldBack(bool untilEmpty)
     {
         Hold(Holds.BackPressure);
-        _loop.PostControl(static (_, c, empty, g) => ((Connection)c!).HoldForStrand((uint)g, empty is not null), _connection, untilEmpty ? this : null, _generation);
+        _loop.PostControl(static (_, c, empty, g) => ((Connection)c!).HoldForStrand((uint)g, empty is not null),
+            _connection, untilEmpty ? this : null, _generation);
     }
 
     /// <summary>The running callback has seen that something is pending: what it leaves unread, it leaves because of that.</summary>
@@ -833,7 +847,8 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome, IR
         _knowsOfQueue = true;
         if (_host.Options.SlowConsumer != SlowConsumer.Disconnect) return;
         ManualResetEventSlim offered = new();
-        if (_loop.Mailbox.PostOffer(_connection, _generation, length, offered)) _loop.Engine.AwaitOffer(_loop, offered, s_offerTime);
+        if (_loop.Mailbox.PostOffer(_connection, _generation, length, offered))
+            _loop.Engine.AwaitOffer(_loop, offered, s_offerTime);
     }
 
     private static readonly TimeSpan s_offerTime = TimeSpan.FromSeconds(1);
@@ -966,7 +981,9 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome, IR
             block = next;
         }
 
-        if (open && !_isLast) _loop.PostControl(static (_, c, _, g) => ((Connection)c!).ReleaseStrandHold((uint)g), _connection, null, _generation);
+        if (open && !_isLast)
+            _loop.PostControl(static (_, c, _, g) => ((Connection)c!).ReleaseStrandHold((uint)g), _connection, null,
+                _generation);
         return rest;
     }
 }

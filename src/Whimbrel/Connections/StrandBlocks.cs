@@ -30,14 +30,17 @@ internal sealed class StrandBlocks : IStrandBlockHome
     internal StrandBlock Take()
     {
         // tidy: allowed because blocks are taken on one thread and given back on another; a few instructions, never nested
-        lock (_gate) return Take(ref _free, ref _freeCount, StrandBlock.Capacity) ?? new StrandBlock(this, StrandBlock.Capacity);
+        lock (_gate)
+            return Take(ref _free, ref _freeCount, StrandBlock.Capacity) ?? new StrandBlock(this, StrandBlock.Capacity);
     }
 
     /// <summary>One of <see cref="StrandBlock.LargeCapacity"/>.</summary>
     internal StrandBlock TakeLarge()
     {
         // tidy: allowed because blocks are taken on one thread and given back on another; a few instructions, never nested
-        lock (_gate) return Take(ref _freeLarge, ref _freeLargeCount, StrandBlock.LargeCapacity) ?? new StrandBlock(this, StrandBlock.LargeCapacity);
+        lock (_gate)
+            return Take(ref _freeLarge, ref _freeLargeCount, StrandBlock.LargeCapacity)
+                ?? new StrandBlock(this, StrandBlock.LargeCapacity);
     }
 
     public void Return(StrandBlock block)

@@ -150,7 +150,8 @@ internal sealed class TimeLimits
     }
 
     /// <summary>Returns the latest time of the loop's next check for a limit that was just set.</summary>
-    internal static long FirstLookMs(long nowMs, long limitMs) => limitMs == 0 ? long.MaxValue : nowMs + ((limitMs + Looks - 1) / Looks);
+    internal static long FirstLookMs(long nowMs, long limitMs) =>
+        limitMs == 0 ? long.MaxValue : nowMs + ((limitMs + Looks - 1) / Looks);
 
     /// <summary>Begins a phase, or restarts it. The session's thread.</summary>
     internal void Begin(SessionPhase? phase, long nowMs, long received, long heldMs)
@@ -177,14 +178,17 @@ internal sealed class TimeLimits
         if (LookAtPhase(version, nowMs, traffic, ref next)) passed = TimeLimit.Phase;
         else if (_send.Look(nowMs, traffic.Sent, traffic.IsSending, ref next)) passed = TimeLimit.Send;
         // A peer that has to read first need not send, and a peer that was not read has its full time again.
-        else if (_receive.Look(nowMs, traffic.Received + traffic.HeldMs, traffic.IsRead && !traffic.IsSending, ref next)) passed = TimeLimit.Receive;
+        else if (_receive.Look(nowMs, traffic.Received + traffic.HeldMs,
+            traffic.IsRead && !traffic.IsSending, ref next))
+            passed = TimeLimit.Receive;
         else if (_idle.Look(nowMs, traffic.Received + traffic.Sent, counts: true, ref next)) passed = TimeLimit.Idle;
         // The other limits have not been checked.
         if (passed != TimeLimit.None) next = nowMs + RetryMs;
         Volatile.Write(ref _nextLookMs, next);
         Interlocked.MemoryBarrier();
         // A limit that was set meanwhile did not request a check, because this one was already due.
-        if (version != Volatile.Read(ref _version) || idleSet != Volatile.Read(ref _idle.Set) || receiveSet != Volatile.Read(ref _receive.Set) || sendSet != Volatile.Read(ref _send.Set))
+        if (version != Volatile.Read(ref _version) || idleSet != Volatile.Read(ref _idle.Set)
+            || receiveSet != Volatile.Read(ref _receive.Set) || sendSet != Volatile.Read(ref _send.Set))
         {
             Volatile.Write(ref _nextLookMs, nowMs + RetryMs);
         }
@@ -207,7 +211,8 @@ internal sealed class TimeLimits
         long dueMs = fromMs + phase.LimitMs;
         if (phase.LeastBytesPerSecond > 0)
         {
-            dueMs += (long)((Int128)(traffic.Received - received) * 1000 / phase.LeastBytesPerSecond) + Math.Max(0, traffic.HeldMs - heldMs);
+            dueMs += (long)((Int128)(traffic.Received - received) * 1000 / phase.LeastBytesPerSecond) + Math.Max(0,
+                traffic.HeldMs - heldMs);
             // Data that the peer sends now is not read, so the phase gets at least a part of its time after reading
             // starts again.
             if (!traffic.IsRead) dueMs = Math.Max(dueMs, nowMs + ((phase.LimitMs + Looks - 1) / Looks));

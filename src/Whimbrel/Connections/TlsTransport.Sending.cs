@@ -28,7 +28,9 @@ internal sealed unsafe partial class TlsTransport
 
     internal void Flush()
     {
-        if (connection.IsSendInFlight || State is not (ConnectionState.Open or ConnectionState.Concluding or ConnectionState.Draining or ConnectionState.Handshaking)) return;
+        if (connection.IsSendInFlight || State is not (ConnectionState.Open
+            or ConnectionState.Concluding or ConnectionState.Draining or ConnectionState.Handshaking))
+            return;
         if (_isInCall)
         {
             // Inside a callback that the layer's own delivery made: the layer must not be entered again.
@@ -90,7 +92,9 @@ internal sealed unsafe partial class TlsTransport
                 break;
             }
 
-            ReadOnlySpan<byte> bytes = block.Length < JoinBelowBytes && block.Next is not null ? Join(block) : new ReadOnlySpan<byte>(block.Memory + block.Start, block.Length);
+            ReadOnlySpan<byte> bytes = block.Length < JoinBelowBytes && block.Next is not null
+                ? Join(block)
+                : new ReadOnlySpan<byte>(block.Memory + block.Start, block.Length);
             bool wasInCall = _isInCall;
             _isInCall = true;
             TlsStep step = _layer!.Send(bytes, out int accepted, output);
@@ -141,7 +145,8 @@ internal sealed unsafe partial class TlsTransport
         {
             Block block = queue.Blocks.Dequeue();
             // A lent reservation stays too: the flush drops it.
-            if (block.Length > 0 || connection.IsSendInFlight || queue.IsLent(Loop.UserCalls)) _wire.Enqueue(block, block.Length);
+            if (block.Length > 0 || connection.IsSendInFlight || queue.IsLent(Loop.UserCalls))
+                _wire.Enqueue(block, block.Length);
             else Loop.Blocks.Return(block);
         }
 
@@ -189,7 +194,8 @@ internal sealed unsafe partial class TlsTransport
         if (isAnswer && !_wire.CountAnswer(length))
         {
             Loop.Blocks.Return(block);
-            Fail(new TlsFault(TlsFailure.Flood, $"the peer requests replies and reads none: {TlsWire.MostAnswersWaiting / 1024} KiB of them wait to be sent"));
+            Fail(new TlsFault(TlsFailure.Flood, $"the peer requests replies and reads none: "
+                + $"{TlsWire.MostAnswersWaiting / 1024} KiB of them wait to be sent"));
         }
         else if (isAnswer && _wire.TryJoin(new ReadOnlySpan<byte>(block.Memory, length)))
         {

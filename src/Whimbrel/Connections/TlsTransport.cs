@@ -19,7 +19,8 @@ namespace Whimbrel.Connections;
 /// OnConnectFailed, or, in an upgrade, ends the connection.
 /// </remarks>
 // Safe: a block's memory is this connection's from Take to PutOnWire, and the output never exceeds its capacity.
-internal sealed unsafe partial class TlsTransport(Connection connection, TlsProfile profile, TlsUpgrade? upgrade) : IPlainSink
+internal sealed unsafe partial class TlsTransport(Connection connection, TlsProfile profile, TlsUpgrade? upgrade)
+    : IPlainSink
 {
     /// <summary>Most input that may wait during a handshake.</summary>
     private const int MostHeldInHandshake = 128 * 1024;
@@ -159,7 +160,9 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
         int most = Profile.Options.MaxSilent;
         if (Shard.Silent.Count <= most) return;
         Shard.SilentClosed++;
-        Shard.Silent.Oldest!.Fail(new TlsFault(TlsFailure.TooMany, $"{most} connections without a ClientHello wait already, and this was the oldest (TlsOptions.MaxSilent)"), atOnce: true);
+        Shard.Silent.Oldest!.Fail(new TlsFault(TlsFailure.TooMany,
+            $"{most} connections without a ClientHello wait already, and this was the oldest (TlsOptions.MaxSilent)"),
+            atOnce: true);
     }
 
     /// <summary>
@@ -172,7 +175,8 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
         Shard.Silent.Remove(this);
         if (upgrade is null && Shard.Places >= Profile.Options.MaxHandshakes)
         {
-            Fail(new TlsFault(TlsFailure.TooMany, $"{Profile.Options.MaxHandshakes} handshakes run already (TlsOptions.MaxHandshakes)"), atOnce: true);
+            Fail(new TlsFault(TlsFailure.TooMany,
+                $"{Profile.Options.MaxHandshakes} handshakes run already (TlsOptions.MaxHandshakes)"), atOnce: true);
             return false;
         }
 
@@ -197,7 +201,8 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
             if (profile.IsServer && keyPair is null)
             {
                 Loop.Blocks.Return(block);
-                Fail(new TlsFault(TlsFailure.UnknownName, $"there is no certificate for the name '{Name}'"), TlsAlert.UnrecognizedName);
+                Fail(new TlsFault(TlsFailure.UnknownName, $"there is no certificate for the name '{Name}'"),
+                    TlsAlert.UnrecognizedName);
                 return false;
             }
 
@@ -240,7 +245,8 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
         {
             _held.Append(data);
             // A handshake that waits for time no longer counts as silent.
-            if (Phase == TlsPhase.Hello && TlsHello.Read(_held.Span, out _) == TlsHello.Outcome.Found && !TakePlace()) return;
+            if (Phase == TlsPhase.Hello && TlsHello.Read(_held.Span, out _) == TlsHello.Outcome.Found && !TakePlace())
+                return;
             if (MayRun()) RunHeld();
             // Checked only while it is read: a handshake that waits for time has stopped reading, and the engine limits
             // what it had received by then. A correct client sends its data directly after its last flight.
@@ -399,7 +405,9 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
     internal void EndInput()
     {
         _inputEnded = true;
-        if (Phase is < TlsPhase.Hello or >= TlsPhase.PeerEnded || _waits || (_held.Length > 0 && !IsShaking) || _errand is not null) return;
+        if (Phase is < TlsPhase.Hello or >= TlsPhase.PeerEnded || _waits || (_held.Length > 0 && !IsShaking)
+            || _errand is not null)
+            return;
         if (IsShaking || MayRun()) TakeEnd();
     }
 
@@ -452,12 +460,15 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
         Name = Loop.Tls.LastName = hello.NameOr(Loop.Tls.LastName);
         if (Profile.Select(Name) is not { } profile)
         {
-            Fail(new TlsFault(TlsFailure.UnknownName, Name is null ? "client names no host, and there is no certificate for that" : $"client asks for '{Name}', which this server does not serve"), TlsAlert.UnrecognizedName);
+            Fail(new TlsFault(TlsFailure.UnknownName, Name is null
+                ? "client names no host, and there is no certificate for that"
+                : $"client asks for '{Name}', which this server does not serve"), TlsAlert.UnrecognizedName);
             return false;
         }
 
         if (profile.Foresee(hello) is not { } fault) return MakeLayer(profile);
-        Fail(fault, fault.Cause == TlsFailure.NoCommonVersion ? TlsAlert.ProtocolVersion : TlsAlert.NoApplicationProtocol);
+        Fail(fault,
+            fault.Cause == TlsFailure.NoCommonVersion ? TlsAlert.ProtocolVersion : TlsAlert.NoApplicationProtocol);
         return false;
     }
 
@@ -522,9 +533,14 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
     {
         // Not after an upgrade: the peer has exchanged data with the session before, and would take a reply in the
         // clear for the session's.
-        bool isHttp = upgrade is null && input.Length >= 4 && (input.StartsWith("GET "u8) || input.StartsWith("POST"u8) || input.StartsWith("HEAD"u8) || input.StartsWith("PUT "u8) || input.StartsWith("OPTI"u8));
-        if (isHttp) PutOnWire("HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\nContent-Length: 58\r\n\r\nThis port speaks TLS: use https:// instead of http:// here"u8);
-        Fail(new TlsFault(TlsFailure.NotTls, isHttp ? "client speaks plain HTTP on a TLS port" : $"what the client sent is not TLS (it begins with 0x{Convert.ToHexString(input[..Math.Min(input.Length, 4)])})"), isHttp ? default : TlsAlert.ProtocolVersion);
+        bool isHttp = upgrade is null && input.Length >= 4 && (input.StartsWith("GET "u8) || input.StartsWith("POST"u8)
+            || input.StartsWith("HEAD"u8) || input.StartsWith("PUT "u8) || input.StartsWith("OPTI"u8));
+        if (isHttp)
+            PutOnWire("HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\nContent-Length: "u8
+                + "58\r\n\r\nThis port speaks TLS: use https:// instead of http:// here"u8);
+        Fail(new TlsFault(TlsFailure.NotTls, isHttp ? "client speaks plain HTTP on a TLS port" : $"what the client "
+            + $"sent is not TLS (it begins with 0x{Convert.ToHexString(input[..Math.Min(input.Length, 4)])})"),
+            isHttp ? default : TlsAlert.ProtocolVersion);
     }
 
     /// <summary>Queues an alert in the clear, because there is no layer yet, and fails.</summary>

@@ -31,7 +31,8 @@ internal sealed class TlsUpgrade(TlsProfile profile, UnreadBytes unread, Complet
     internal void Done(TlsInfo info) => Take()?.SetResult(info);
 
     /// <summary>Fails the awaiter because the connection has ended. Does nothing if it was completed before.</summary>
-    internal void Failed(CloseReason reason) => Take()?.SetException(new NetworkException(reason.Error, reason.Exception));
+    internal void Failed(CloseReason reason) =>
+        Take()?.SetException(new NetworkException(reason.Error, reason.Exception));
 
     private Completion<TlsInfo>? Take() => Interlocked.Exchange(ref _waiting, null);
 }

@@ -101,7 +101,8 @@ internal sealed unsafe class DatagramBatch
         // Coalesced datagrams arrive as one, however small the limit of each is.
         nuint room = (nuint)(resident.CanCoalesce ? ReceiveBytes : Math.Min(resident.ReceiveLimitBytes, ReceiveBytes));
         Reset(room);
-        int count = Syscall.ReceiveMessages(fd, _receives, Messages, SocketAbi.MSG_DONTWAIT | DatagramAbi.MSG_TRUNC, null);
+        int count = Syscall.ReceiveMessages(fd, _receives, Messages,
+            SocketAbi.MSG_DONTWAIT | DatagramAbi.MSG_TRUNC, null);
         if (count < 0)
         {
             int error = Syscall.LastError;
@@ -123,7 +124,9 @@ internal sealed unsafe class DatagramBatch
     [Conditional("DEBUG")]
     private void PoisonAll()
     {
-        for (int i = 0; i < _used; i++) Loop.PoisonReceived(new Span<byte>(_receives[i].Header.Vectors->Base, (int)Math.Min(_receives[i].Length, (uint)_room)));
+        for (int i = 0; i < _used; i++)
+            Loop.PoisonReceived(new Span<byte>(_receives[i].Header.Vectors->Base,
+                (int)Math.Min(_receives[i].Length, (uint)_room)));
     }
 
     /// <summary>
@@ -150,7 +153,8 @@ internal sealed unsafe class DatagramBatch
         byte* data = message.Header.Vectors->Base;
         DatagramPeer peer = DecodePeer(message.Header.Name, message.Header.NameLength);
         int segment = 0;
-        if (message.Header.ControlLength >= (nuint)sizeof(ControlHeader)) segment = ReadControl(ref message.Header, resident);
+        if (message.Header.ControlLength >= (nuint)sizeof(ControlHeader))
+            segment = ReadControl(ref message.Header, resident);
         if (segment <= 0 || length <= segment)
         {
             resident.CompleteReceive(new ReadOnlySpan<byte>(data, Math.Min(length, room)), length, in peer);
@@ -175,8 +179,10 @@ internal sealed unsafe class DatagramBatch
         {
             ControlHeader* control = (ControlHeader*)at;
             if (control->Length < (nuint)sizeof(ControlHeader)) break;
-            if (control->Level == DatagramAbi.SOL_UDP && control->Type == DatagramAbi.UDP_GRO) segment = *(int*)(at + sizeof(ControlHeader));
-            else if (control->Level == SocketAbi.SOL_SOCKET && control->Type == DatagramAbi.SO_RXQ_OVFL) resident.NoteOverflow(*(uint*)(at + sizeof(ControlHeader)));
+            if (control->Level == DatagramAbi.SOL_UDP && control->Type == DatagramAbi.UDP_GRO)
+                segment = *(int*)(at + sizeof(ControlHeader));
+            else if (control->Level == SocketAbi.SOL_SOCKET && control->Type == DatagramAbi.SO_RXQ_OVFL)
+                resident.NoteOverflow(*(uint*)(at + sizeof(ControlHeader)));
             at += (nint)((control->Length + 7) & ~(nuint)7);
         }
 
@@ -191,7 +197,8 @@ internal sealed unsafe class DatagramBatch
             case SocketAbi.AF_INET:
                 return DatagramPeer.V4(*(uint*)(name + 4), BinaryPrimitives.ReverseEndianness(*(ushort*)(name + 2)));
             case SocketAbi.AF_INET6:
-                return DatagramPeer.V6(*(ulong*)(name + 8), *(ulong*)(name + 16), BinaryPrimitives.ReverseEndianness(*(ushort*)(name + 2)), *(uint*)(name + 24));
+                return DatagramPeer.V6(*(ulong*)(name + 8), *(ulong*)(name + 16),
+                    BinaryPrimitives.ReverseEndianness(*(ushort*)(name + 2)), *(uint*)(name + 24));
             case SocketAbi.AF_UNIX when length > sizeof(ushort):
                 ReadOnlySpan<byte> path = new(name + sizeof(ushort), (int)Math.Min(length, NameBytes) - sizeof(ushort));
                 // An abstract name has all its bytes, a path ends at its zero byte.
@@ -213,15 +220,26 @@ internal sealed unsafe class DatagramBatch
         for (int i = 0; i < ErrorsPerTurn; i++)
         {
             IoVector vector = new() { Base = &data, Length = 1 };
-            MessageHeader header = new() { Name = name, NameLength = NameBytes, Vectors = &vector, VectorCount = 1, Control = control, ControlLength = ErrorControlBytes };
-            nint length = Syscall.ReceiveMessage(fd, &header, DatagramAbi.MSG_ERRQUEUE | SocketAbi.MSG_DONTWAIT | DatagramAbi.MSG_TRUNC);
+            MessageHeader header = new()
+            {
+                Name = name,
+                NameLength = NameBytes,
+                Vectors = &vector,
+                VectorCount = 1,
+                Control = control,
+                ControlLength = ErrorControlBytes
+            };
+            nint length = Syscall.ReceiveMessage(fd, &header,
+                DatagramAbi.MSG_ERRQUEUE | SocketAbi.MSG_DONTWAIT | DatagramAbi.MSG_TRUNC);
             if (length < 0)
             {
                 // The error of the socket itself only announces the queue: it is removed, otherwise it would be
                 // reported repeatedly.
                 int pending;
                 uint size = sizeof(int);
-                int rest = Syscall.GetSocketOption(fd, SocketAbi.SOL_SOCKET, SocketAbi.SO_ERROR, &pending, &size) == 0 ? pending : 0;
+                int rest = Syscall.GetSocketOption(fd, SocketAbi.SOL_SOCKET, SocketAbi.SO_ERROR, &pending, &size) == 0
+                    ? pending
+                    : 0;
                 if (i == 0 && rest != 0 && !resident.HasErrorQueue) resident.NoteReceiveError(rest);
                 return;
             }
@@ -246,8 +264,10 @@ internal sealed unsafe class DatagramBatch
                 // Local errors were already returned by the send itself.
                 if (error->Origin is DatagramAbi.SO_EE_ORIGIN_ICMP or DatagramAbi.SO_EE_ORIGIN_ICMP6)
                 {
-                    DatagramPeer peer = header.NameLength > 0 ? DecodePeer(header.Name, header.NameLength) : resident.Remote;
-                    resident.NotePeerError(in peer, (int)error->Number, length, error->Number == Errno.EMSGSIZE ? (int)error->Details : 0);
+                    DatagramPeer peer =
+                        header.NameLength > 0 ? DecodePeer(header.Name, header.NameLength) : resident.Remote;
+                    resident.NotePeerError(in peer, (int)error->Number, length,
+                        error->Number == Errno.EMSGSIZE ? (int)error->Details : 0);
                 }
 
                 return;
@@ -287,7 +307,9 @@ internal sealed unsafe class DatagramBatch
             if (!wasRetried)
             {
                 wasRetried = true;
-                if (!resident.HasErrorQueue && resident.IsConnected && !resident.RetriesByTimer && error is Errno.ECONNREFUSED or Errno.EHOSTUNREACH or Errno.ENETUNREACH) resident.NoteReceiveError(error);
+                if (!resident.HasErrorQueue && resident.IsConnected && !resident.RetriesByTimer
+                    && error is Errno.ECONNREFUSED or Errno.EHOSTUNREACH or Errno.ENETUNREACH)
+                    resident.NoteReceiveError(error);
                 continue;
             }
 
@@ -332,7 +354,8 @@ internal sealed unsafe class DatagramBatch
             // Port 0, which a forged sender may use, is always rejected, and that error must not be taken for a size
             // error. For members on this machine a run is split again for each of them, which costs more than it saves
             // (measured: twice, with 100).
-            bool isAlone = (first.Peer.Port == 0 && !first.Peer.IsNone) || (first.Peer.IsMulticast && resident.HasMulticastLoopback);
+            bool isAlone = (first.Peer.Port == 0 && !first.Peer.IsNone)
+                || (first.Peer.IsMulticast && resident.HasMulticastLoopback);
             if (size <= resident.SegmentLimit && size > 0 && !isAlone)
             {
                 if (first.Count == 1) run = RunAt(queue, next, out bytes);
@@ -373,7 +396,9 @@ internal sealed unsafe class DatagramBatch
         while (run < most)
         {
             ref QueuedDatagram next = ref queue[start + run];
-            if (next.Data != end || next.Count > 1 || next.Length > size || next.Length == 0 || bytes + next.Length > DatagramQueue.MaxDatagramBytes || next.Peer != first.Peer) break;
+            if (next.Data != end || next.Count > 1 || next.Length > size || next.Length == 0
+                || bytes + next.Length > DatagramQueue.MaxDatagramBytes || next.Peer != first.Peer)
+                break;
             bytes += next.Length;
             end += next.Length;
             run++;

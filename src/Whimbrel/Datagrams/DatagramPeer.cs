@@ -48,7 +48,8 @@ public readonly struct DatagramPeer : IEquatable<DatagramPeer>
         address.TryWriteBytes(bytes, out int count);
         this = count == 4
             ? V4(MemoryMarshal.Read<uint>(bytes), (ushort)port)
-            : V6(MemoryMarshal.Read<ulong>(bytes), MemoryMarshal.Read<ulong>(bytes[8..]), (ushort)port, (uint)address.ScopeId);
+            : V6(MemoryMarshal.Read<ulong>(bytes), MemoryMarshal.Read<ulong>(bytes[8..]), (ushort)port,
+                (uint)address.ScopeId);
     }
 
     /// <summary>
@@ -63,7 +64,8 @@ public readonly struct DatagramPeer : IEquatable<DatagramPeer>
         {
             IPEndPoint ip => new DatagramPeer(ip.Address, ip.Port),
             UnixDomainSocketEndPoint unix => Unix(new UnixName(unix.ToString())),
-            _ => throw new ArgumentException($"{endPoint} ({endPoint.GetType().Name}) is no address of datagrams: give an IPEndPoint or a UnixDomainSocketEndPoint.", nameof(endPoint)),
+            _ => throw new ArgumentException($"{endPoint} ({endPoint.GetType().Name}) is no address of datagrams: give "
+                + $"an IPEndPoint or a UnixDomainSocketEndPoint.", nameof(endPoint)),
         };
     }
 
@@ -155,7 +157,8 @@ public readonly struct DatagramPeer : IEquatable<DatagramPeer>
         return new DatagramPeer(_high, _low, _scope, (ushort)port, _family, _name);
     }
 
-    internal static DatagramPeer WithoutPortAndScope(in DatagramPeer peer) => new(peer._high, peer._low, 0, 0, peer._family, peer._name);
+    internal static DatagramPeer WithoutPortAndScope(in DatagramPeer peer) =>
+        new(peer._high, peer._low, 0, 0, peer._family, peer._name);
 
     /// <summary>
     /// Writes the bytes of the IP address in network order: 4 or 16. Returns false if there is no address or not enough
@@ -201,7 +204,8 @@ public readonly struct DatagramPeer : IEquatable<DatagramPeer>
     /// <inheritdoc/>
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     public bool Equals(DatagramPeer other) =>
-        _high == other._high && _low == other._low && _scope == other._scope && _port == other._port && _family == other._family
+        _high == other._high && _low == other._low && _scope == other._scope && _port == other._port
+        && _family == other._family
         && (ReferenceEquals(_name, other._name) || (_name is not null && _name.Equals(other._name)));
 
     /// <inheritdoc/>

@@ -64,7 +64,8 @@ internal sealed unsafe class DatagramQueue
     /// <summary>Returns an entry; 0 is the oldest.</summary>
     internal ref QueuedDatagram this[int index] => ref _entries[(_head + index) & (_entries.Length - 1)];
 
-    internal void Append(ReadOnlySpan<byte> data, int fullLength, in DatagramPeer peer) => Add(data, 1, data.Length, fullLength, in peer);
+    internal void Append(ReadOnlySpan<byte> data, int fullLength, in DatagramPeer peer) =>
+        Add(data, 1, data.Length, fullLength, in peer);
 
     private void Add(ReadOnlySpan<byte> data, int count, int length, int fullLength, in DatagramPeer peer)
     {
@@ -206,7 +207,8 @@ internal sealed unsafe class DatagramQueue
         }
     }
 
-    private DatagramChunk ChunkFor(int length) => _last is { } chunk && chunk.Capacity - chunk.Used >= length ? chunk : AddChunk(length);
+    private DatagramChunk ChunkFor(int length) =>
+        _last is { } chunk && chunk.Capacity - chunk.Used >= length ? chunk : AddChunk(length);
 
     private DatagramChunk AddChunk(int length)
     {

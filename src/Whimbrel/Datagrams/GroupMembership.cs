@@ -31,7 +31,8 @@ internal readonly record struct GroupMembership(IPAddress Group, IPAddress? Sour
             (true, true) => DatagramAbi.MCAST_JOIN_SOURCE_GROUP,
             (true, false) => DatagramAbi.MCAST_LEAVE_SOURCE_GROUP,
         };
-        return SocketOptions.SetRaw(socket, level, name, new ReadOnlySpan<byte>(request, hasSource ? DatagramAbi.GroupSourceRequestBytes : DatagramAbi.GroupRequestBytes));
+        return SocketOptions.SetRaw(socket, level, name, new ReadOnlySpan<byte>(request,
+            hasSource ? DatagramAbi.GroupSourceRequestBytes : DatagramAbi.GroupRequestBytes));
     }
 
     private int ChangeByName(Socket socket, bool joins)
@@ -41,8 +42,10 @@ internal readonly record struct GroupMembership(IPAddress Group, IPAddress? Sour
         SocketOptionName name = joins ? SocketOptionName.AddMembership : SocketOptionName.DropMembership;
         try
         {
-            if (Group.AddressFamily == AddressFamily.InterNetworkV6) socket.SetSocketOption(SocketOptionLevel.IPv6, name, new IPv6MulticastOption(Group, Interface));
-            else socket.SetSocketOption(SocketOptionLevel.IP, name, Interface > 0 ? new MulticastOption(Group, Interface) : new MulticastOption(Group));
+            if (Group.AddressFamily == AddressFamily.InterNetworkV6)
+                socket.SetSocketOption(SocketOptionLevel.IPv6, name, new IPv6MulticastOption(Group, Interface));
+            else socket.SetSocketOption(SocketOptionLevel.IP, name,
+                Interface > 0 ? new MulticastOption(Group, Interface) : new MulticastOption(Group));
             return 0;
         }
         catch (SocketException e)

@@ -64,13 +64,16 @@ internal sealed class InterfaceLookup
             IPInterfaceProperties properties = one.GetIPProperties();
             if (!isIt)
             {
-                foreach (UnicastIPAddressInformation unicast in properties.UnicastAddresses) isIt |= unicast.Address.Equals(address);
+                foreach (UnicastIPAddressInformation unicast in properties.UnicastAddresses)
+                    isIt |= unicast.Address.Equals(address);
             }
 
             if (isIt) return NumberOf(properties);
         }
 
-        throw new NetworkException(new NetworkError(Linux.Errno.ENODEV, ErrorCategory.Option, $"No network interface is called, or has the address, '{name}'. See docs/symptoms/multicast.md, or: whimbrel explain multicast."));
+        throw new NetworkException(new NetworkError(Linux.Errno.ENODEV, ErrorCategory.Option,
+            $"No network interface is called, or has the address, '{name}'. "
+            + $"See docs/symptoms/multicast.md, or: whimbrel explain multicast."));
     }
 
     private static int NumberOf(IPInterfaceProperties properties)

@@ -28,7 +28,8 @@ internal sealed class UnixName : IEquatable<UnixName>
     internal ReadOnlySpan<byte> Bytes => _bytes;
 
     /// <summary>The name as text, with '@' for the zero byte of an abstract name.</summary>
-    internal string Text => _text ??= (_bytes.Length > 0 && _bytes[0] == 0 ? "@" : "") + Encoding.UTF8.GetString(_bytes.AsSpan(_bytes.Length > 0 && _bytes[0] == 0 ? 1 : 0));
+    internal string Text => _text ??= (_bytes.Length > 0 && _bytes[0] == 0 ? "@" : "")
+        + Encoding.UTF8.GetString(_bytes.AsSpan(_bytes.Length > 0 && _bytes[0] == 0 ? 1 : 0));
 
     /// <summary>The form for .NET's end point: its abstract names begin with the zero byte.</summary>
     internal string EndPointText => Text.StartsWith('@') ? "\0" + Text[1..] : Text;
@@ -40,7 +41,8 @@ internal sealed class UnixName : IEquatable<UnixName>
         return hash.ToHashCode();
     }
 
-    public bool Equals(UnixName? other) => other is not null && _hash == other._hash && _bytes.AsSpan().SequenceEqual(other._bytes);
+    public bool Equals(UnixName? other) =>
+        other is not null && _hash == other._hash && _bytes.AsSpan().SequenceEqual(other._bytes);
 
     public override bool Equals(object? obj) => Equals(obj as UnixName);
 

@@ -17,12 +17,18 @@ internal static class BindError
     {
         string why = error switch
         {
-            Errno.EADDRINUSE when inTheWay is not null => $"{inTheWay} is at that path, which is no socket and stays as it is. Delete it, or choose another path.",
-            Errno.EADDRINUSE => $"already in use{HolderOf(endPoint)}. Choose another address (port 0 takes a free one), or set ReusePort=true if you meant to share it. See docs/symptoms/port-taken.md, or: whimbrel explain port-taken.",
-            Errno.EACCES => "not permitted: ports below 1024 need a privilege, and a Unix path must be in a folder you may write to.",
+            Errno.EADDRINUSE when inTheWay is not null => $"{inTheWay} is at that path, which is no socket and stays "
+                + $"as it is. Delete it, or choose another path.",
+            Errno.EADDRINUSE => $"already in use{HolderOf(endPoint)}. Choose another address "
+                + $"(port 0 takes a free one), or set ReusePort=true if you meant to share it. "
+                + $"See docs/symptoms/port-taken.md, or: whimbrel explain port-taken.",
+            Errno.EACCES => "not permitted: ports below 1024 need a privilege, and a Unix path must be in a folder you "
+                + "may write to.",
             Errno.EADDRNOTAVAIL => "the address is none of this machine's.",
             Errno.ENOENT => "the folder of the Unix path does not exist.",
-            Errno.EMFILE or Errno.ENFILE => "no file descriptor is left, beyond those that EngineOptions.DescriptorMargin keeps free. See docs/symptoms/descriptor-limit.md, or: whimbrel explain descriptor-limit.",
+            Errno.EMFILE or Errno.ENFILE =>
+                "no file descriptor is left, beyond those that EngineOptions.DescriptorMargin keeps free. "
+                + "See docs/symptoms/descriptor-limit.md, or: whimbrel explain descriptor-limit.",
             _ => $"{ErrorText.Of(error)}.",
         };
         return new NetworkError(error, ErrorCategory.Bind, $"Cannot listen on {endPoint}: {why}");
@@ -36,7 +42,9 @@ internal static class BindError
         {
             // Reading a table takes milliseconds, even if it is short. The other one is needed when an IPv6 listener
             // also accepts IPv4.
-            (string own, string other) = ip.AddressFamily == AddressFamily.InterNetworkV6 ? ("/proc/net/tcp6", "/proc/net/tcp") : ("/proc/net/tcp", "/proc/net/tcp6");
+            (string own, string other) = ip.AddressFamily == AddressFamily.InterNetworkV6
+                ? ("/proc/net/tcp6", "/proc/net/tcp")
+                : ("/proc/net/tcp", "/proc/net/tcp6");
             HashSet<string> inodes = [.. InodesListeningOn(ip.Port, own)];
             if (inodes.Count == 0) inodes = [.. InodesListeningOn(ip.Port, other)];
             if (inodes.Count == 0) return "";
@@ -55,8 +63,10 @@ internal static class BindError
 
         return "";
 
-        static bool IsProcess(string folder) => int.TryParse(Path.GetFileName(folder), NumberStyles.None, CultureInfo.InvariantCulture, out _);
-        static string NameOf(string process) => $" by '{File.ReadAllText(process + "/comm").Trim()}' (pid {Path.GetFileName(process)})";
+        static bool IsProcess(string folder) =>
+            int.TryParse(Path.GetFileName(folder), NumberStyles.None, CultureInfo.InvariantCulture, out _);
+        static string NameOf(string process) =>
+            $" by '{File.ReadAllText(process + "/comm").Trim()}' (pid {Path.GetFileName(process)})";
     }
 
     private static IEnumerable<string> InodesListeningOn(int port, string table)

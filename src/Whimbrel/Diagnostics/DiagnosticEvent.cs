@@ -65,7 +65,8 @@ public enum DiagnosticEventKind
 /// <param name="Page">Page below <c>docs/symptoms/</c>.</param>
 /// <param name="Exception">Exception that the diagnostic event is about, with its stack trace, or null. Its own texts
 /// are not escaped.</param>
-public readonly record struct DiagnosticEvent(DiagnosticEventKind Kind, string Message, string Page, Exception? Exception = null)
+public readonly record struct DiagnosticEvent(DiagnosticEventKind Kind, string Message, string Page,
+    Exception? Exception = null)
 {
     /// <summary>Event, reason and remedy, in one line without control characters.</summary>
     public string Message { get; init => field = Escaped.Of(value); } = Escaped.Of(Message);

@@ -69,7 +69,8 @@ internal static class ErrorText
         Errno.ECONNRESET or Errno.EPIPE or Errno.ECONNABORTED or Errno.ENOTCONN => CloseCause.PeerReset,
         Errno.ETIMEDOUT => CloseCause.TimedOut,
         Errno.ECONNREFUSED or Errno.ENOENT => CloseCause.Refused,
-        Errno.ENETUNREACH or Errno.EHOSTUNREACH or Errno.EADDRNOTAVAIL or Errno.ENETDOWN or Errno.EHOSTDOWN or Errno.EAFNOSUPPORT => CloseCause.Unreachable,
+        Errno.ENETUNREACH or Errno.EHOSTUNREACH or Errno.EADDRNOTAVAIL or Errno.ENETDOWN or Errno.EHOSTDOWN
+        or Errno.EAFNOSUPPORT => CloseCause.Unreachable,
         Errno.EMFILE or Errno.ENFILE or Errno.ENOMEM or Errno.ENOBUFS => CloseCause.ResourceLimit,
         // A Unix connect to a listener with a full backlog.
         Errno.EAGAIN => CloseCause.ResourceLimit,
@@ -123,7 +124,8 @@ internal static class ErrorText
     }
 
     /// <summary>Removes the full stop of a sentence that is inserted into another one. An ellipsis stays.</summary>
-    internal static string WithoutStop(string sentence) => sentence.EndsWith('.') && !sentence.EndsWith("..", StringComparison.Ordinal) ? sentence[..^1] : sentence;
+    internal static string WithoutStop(string sentence) =>
+        sentence.EndsWith('.') && !sentence.EndsWith("..", StringComparison.Ordinal) ? sentence[..^1] : sentence;
 
     /// <summary>
     /// Returns the exception and its inner exceptions, one line for each stack frame, for a readable log. Each line
@@ -132,10 +134,13 @@ internal static class ErrorText
     internal static string TraceOf(Exception exception)
     {
         StringBuilder lines = new();
-        for ((Exception? next, int depth) = (exception, 0); next is not null && depth < MostCauses; (next, depth) = (next.InnerException, depth + 1))
+        for ((Exception? next, int depth) = (exception, 0); next is not null && depth < MostCauses;
+            (next, depth) = (next.InnerException, depth + 1))
         {
             lines.Append("\n   ").Append(depth == 0 ? "" : "caused by ").Append(Of(next));
-            foreach (string line in (StackOf(next) ?? "").Split('\n', StringSplitOptions.TrimEntries | StringSplitOptions.RemoveEmptyEntries)) lines.Append("\n      ").Append(Escaped.Of(line));
+            foreach (string line in (StackOf(next) ?? "").Split('\n',
+                StringSplitOptions.TrimEntries | StringSplitOptions.RemoveEmptyEntries))
+                lines.Append("\n      ").Append(Escaped.Of(line));
         }
 
         return lines.ToString();

@@ -13,7 +13,8 @@ internal static class Escaped
 {
     // C0, DEL and C1; line and paragraph separator; embeddings, overrides and isolates of the bidirectional algorithm.
     private static readonly SearchValues<char> s_unsafe = SearchValues.Create(
-        [.. Enumerable.Range(0, 0x20).Concat(Enumerable.Range(0x7F, 0x21)).Concat([0x2028, 0x2029]).Concat(Enumerable.Range(0x202A, 5)).Concat(Enumerable.Range(0x2066, 4)).Select(static c => (char)c)]);
+        [.. Enumerable.Range(0, 0x20).Concat(Enumerable.Range(0x7F, 0x21)).Concat([0x2028, 0x2029])
+            .Concat(Enumerable.Range(0x202A, 5)).Concat(Enumerable.Range(0x2066, 4)).Select(static c => (char)c)]);
 
     /// <summary>
     /// Returns the text with <c>\r</c>, <c>\n</c>, <c>\t</c> and <c>\uXXXX</c> in place of control characters.

@@ -25,7 +25,8 @@ internal static class HookNet
 
     private sealed class Context(Action<Exception> report) : SynchronizationContext
     {
-        public override void Post(SendOrPostCallback d, object? state) => ThreadPool.UnsafeQueueUserWorkItem(_ => Send(d, state), null);
+        public override void Post(SendOrPostCallback d, object? state) =>
+            ThreadPool.UnsafeQueueUserWorkItem(_ => Send(d, state), null);
 
         public override void Send(SendOrPostCallback d, object? state)
         {

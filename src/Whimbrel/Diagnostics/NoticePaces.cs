@@ -54,5 +54,6 @@ internal sealed class NoticePaces
     }
 
     /// <summary>Returns the end of a message with the number of suppressed diagnostic events.</summary>
-    internal static string LeftOutText(long leftOut) => leftOut == 0 ? "" : $" ({leftOut} more since the last notice of this.)";
+    internal static string LeftOutText(long leftOut) =>
+        leftOut == 0 ? "" : $" ({leftOut} more since the last notice of this.)";
 }

@@ -18,7 +18,8 @@ internal static class StandardError
     /// <summary>
     /// Returns the text of a diagnostic event: one line, followed by the exception with its stack trace.
     /// </summary>
-    internal static string TextOf(DiagnosticEvent notice) => $"Whimbrel: {notice.Message} {notice.Help}{(notice.Exception is { } thrown ? ErrorText.TraceOf(thrown) : "")}";
+    internal static string TextOf(DiagnosticEvent notice) =>
+        $"Whimbrel: {notice.Message} {notice.Help}{(notice.Exception is { } thrown ? ErrorText.TraceOf(thrown) : "")}";
 
     internal static void Write(string line)
     {

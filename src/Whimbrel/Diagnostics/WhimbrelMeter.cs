@@ -24,7 +24,8 @@ internal static class WhimbrelMeter
     /// <param name="make">Function that creates the instruments.</param>
     internal static void MakeOnce(ref int isMade, Action make)
     {
-        if (Interlocked.Exchange(ref isMade, 1) == 0) ThreadPool.UnsafeQueueUserWorkItem(Make, make, preferLocal: false);
+        if (Interlocked.Exchange(ref isMade, 1) == 0)
+            ThreadPool.UnsafeQueueUserWorkItem(Make, make, preferLocal: false);
     }
 
     private static void Make(Action make)
@@ -35,7 +36,9 @@ internal static class WhimbrelMeter
         }
         catch (Exception e)
         {
-            WhimbrelEventSource.Log.DiagnosticEvent(nameof(DiagnosticEventKind.UserException), $"A listener of the meter \"{Name}\" threw {ErrorText.Of(e)}. Instruments are missing.", "user-exception.md");
+            WhimbrelEventSource.Log.DiagnosticEvent(nameof(DiagnosticEventKind.UserException),
+                $"A listener of the meter \"{Name}\" threw {ErrorText.Of(e)}. Instruments are missing.",
+                "user-exception.md");
         }
     }
 }

@@ -14,9 +14,11 @@ internal static class AsTaskContinuation
 
     private static class Of<T>
     {
-        internal static readonly Action<object?>? WithResult = Probe.Learn(static probe => _ = new ValueTask<T>(probe, 0).AsTask());
+        internal static readonly Action<object?>? WithResult =
+            Probe.Learn(static probe => _ = new ValueTask<T>(probe, 0).AsTask());
 
-        internal static readonly Action<object?>? Plain = Probe.Learn(static probe => _ = new ValueTask(probe, 0).AsTask());
+        internal static readonly Action<object?>? Plain =
+            Probe.Learn(static probe => _ = new ValueTask(probe, 0).AsTask());
 
         private sealed class Probe : IValueTaskSource<T>, IValueTaskSource
         {
@@ -31,9 +33,11 @@ internal static class AsTaskContinuation
 
             public ValueTaskSourceStatus GetStatus(short token) => ValueTaskSourceStatus.Pending;
 
-            public void OnCompleted(Action<object?> continuation, object? state, short token, ValueTaskSourceOnCompletedFlags flags) => _given = continuation;
+            public void OnCompleted(Action<object?> continuation, object? state, short token,
+                ValueTaskSourceOnCompletedFlags flags) => _given = continuation;
 
-            public T GetResult(short token) => throw new NotSupportedException("It is asked for its continuation only.");
+            public T GetResult(short token) =>
+                throw new NotSupportedException("It is asked for its continuation only.");
 
             void IValueTaskSource.GetResult(short token) => GetResult(token);
         }

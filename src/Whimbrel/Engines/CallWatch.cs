@@ -70,7 +70,9 @@ internal sealed class CallWatch
         _cpuMs = now.CpuMs - _base.CpuMs;
         // While the thread is runnable, the kernel has not yet added the current wait for a cpu, so it would be taken
         // for another wait.
-        if (!now.IsRunnable) _blockedMs = Math.Max(0, nowMs - _baseMs - _cpuMs - (now.QueuedMs - _base.QueuedMs) - stoodStillMs(_baseMs, nowMs));
+        if (!now.IsRunnable)
+            _blockedMs = Math.Max(0,
+                nowMs - _baseMs - _cpuMs - (now.QueuedMs - _base.QueuedMs) - stoodStillMs(_baseMs, nowMs));
         return _cpuMs + _blockedMs;
     }
 
@@ -107,7 +109,9 @@ internal sealed class CallWatch
         // tidy: allowed because it is the watchdog's own thread, or a loop after a long turn
         lock (_gate)
         {
-            string cpu = _ownCpuMs < 0 ? "" : string.Create(CultureInfo.InvariantCulture, $" ({Math.Min(ownMs, _ownCpuMs)} ms of cpu time)");
+            string cpu = _ownCpuMs < 0
+                ? ""
+                : string.Create(CultureInfo.InvariantCulture, $" ({Math.Min(ownMs, _ownCpuMs)} ms of cpu time)");
             return string.Create(CultureInfo.InvariantCulture, $"{ownMs} ms{cpu}");
         }
     }

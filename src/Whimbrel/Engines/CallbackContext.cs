@@ -13,8 +13,9 @@ internal sealed class CallbackContext(Engine engine) : SynchronizationContext
     /// Runs a continuation of an await, or the runtime's last step of an <c>async void</c> method that threw. Any
     /// thread.
     /// </summary>
-    // tidy: allowed because a captured await of foreign code is not the hot path
-    public override void Post(SendOrPostCallback d, object? state) => engine.Offload(static call => ((Call)call!).Run(), new Call(engine, d, state));
+    public override void Post(SendOrPostCallback d, object? state) =>
+        // tidy: allowed because a captured await of foreign code is not the hot path
+        engine.Offload(static call => ((Call)call!).Run(), new Call(engine, d, state));
 
     /// <summary>Runs the callback immediately, on the caller's thread.</summary>
     public override void Send(SendOrPostCallback d, object? state) => new Call(engine, d, state).Run();
@@ -31,7 +32,8 @@ internal sealed class CallbackContext(Engine engine) : SynchronizationContext
             }
             catch (Exception e)
             {
-                engine.ReportException("an async void callback", e, "Nothing was ended. Give a method that returns a Task where there is one (docs/guide/analyzers.md).");
+                engine.ReportException("an async void callback", e, "Nothing was ended. Give a method that returns a "
+                    + "Task where there is one (docs/guide/analyzers.md).");
             }
         }
     }

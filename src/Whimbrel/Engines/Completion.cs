@@ -135,7 +135,8 @@ internal class Completion<T> : IValueTaskSource<T>, IValueTaskSource, IThreadPoo
             : ValueTaskSourceStatus.Faulted;
     }
 
-    public void OnCompleted(Action<object?> continuation, object? state, short token, ValueTaskSourceOnCompletedFlags flags)
+    public void OnCompleted(Action<object?> continuation, object? state, short token,
+        ValueTaskSourceOnCompletedFlags flags)
     {
         CheckToken(token);
         _state = state;

@@ -71,7 +71,9 @@ internal sealed class Deadline
                 long leftMs = next is null ? LastsMs : next.DueMs - Engine.ClockMs;
                 if (leftMs > 0)
                 {
-                    if (Monitor.Wait(s_gate, (int)Math.Min(leftMs, int.MaxValue)) || next is not null || s_armed.Count > 0) continue;
+                    if (Monitor.Wait(s_gate, (int)Math.Min(leftMs, int.MaxValue)) || next is not null
+                        || s_armed.Count > 0)
+                        continue;
                     s_isRunning = false;
                     return null;
                 }
@@ -86,7 +88,8 @@ internal sealed class Deadline
     {
         try
         {
-            new Thread(static d => ((Deadline)d!).Run()) { IsBackground = true, Name = "whimbrel-deadline" }.UnsafeStart(due);
+            new Thread(static d => ((Deadline)d!).Run()) { IsBackground = true, Name = "whimbrel-deadline" }
+                .UnsafeStart(due);
         }
         catch (Exception e) when (e is OutOfMemoryException or ThreadStartException)
         {

@@ -59,7 +59,8 @@ public class Engine : IAsyncDisposable
     /// </summary>
     /// <param name="options">Options; null for the defaults.</param>
     public Engine(EngineOptions? options = null)
-        : this(options ?? new EngineOptions(), static asked => EngineSelector.Choose(asked, Environment.GetEnvironmentVariable(EngineSelector.Variable)))
+        : this(options ?? new EngineOptions(),
+            static asked => EngineSelector.Choose(asked, Environment.GetEnvironmentVariable(EngineSelector.Variable)))
     {
     }
 
@@ -137,7 +138,8 @@ public class Engine : IAsyncDisposable
     /// <param name="kind">Kind of the engine.</param>
     public static EngineSupport SupportFor(EngineKind kind)
     {
-        if (!Enum.IsDefined(kind)) throw new ArgumentOutOfRangeException(nameof(kind), kind, "There is no such engine.");
+        if (!Enum.IsDefined(kind))
+            throw new ArgumentOutOfRangeException(nameof(kind), kind, "There is no such engine.");
         return EngineSelector.SupportFor(kind, Environment.GetEnvironmentVariable(EngineSelector.Variable));
     }
 
@@ -169,7 +171,8 @@ public class Engine : IAsyncDisposable
             completions += Volatile.Read(ref loop.Counters.Completions);
         }
 
-        return new EngineCounters(MailboxBudget.Used, MailboxBudget.Refused, Volatile.Read(ref _broadcastsRefused), turns, empty, completions);
+        return new EngineCounters(MailboxBudget.Used, MailboxBudget.Refused, Volatile.Read(ref _broadcastsRefused),
+            turns, empty, completions);
     }
 
     internal MailboxBudget MailboxBudget { get; }
@@ -189,7 +192,8 @@ public class Engine : IAsyncDisposable
     internal static long ClockMs => Stopwatch.GetTimestamp() / (Stopwatch.Frequency / 1000);
 
     /// <summary>Monotonic milliseconds, rounded up.</summary>
-    internal virtual long NextMs => (Stopwatch.GetTimestamp() + (Stopwatch.Frequency / 1000) - 1) / (Stopwatch.Frequency / 1000);
+    internal virtual long NextMs =>
+        (Stopwatch.GetTimestamp() + (Stopwatch.Frequency / 1000) - 1) / (Stopwatch.Frequency / 1000);
 
     /// <summary>Fine clock for durations of work, in Stopwatch ticks. It does not follow virtual time.</summary>
     internal virtual long WorkTicks => Stopwatch.GetTimestamp();
@@ -254,7 +258,8 @@ public class Engine : IAsyncDisposable
     /// <exception cref="ArgumentOutOfRangeException"><paramref name="index"/> is outside that range.</exception>
     public Loop GetLoop(int index)
     {
-        if ((uint)index >= (uint)Loops.Length) Throw.OutOfRange(nameof(index), index, $"0 up to LoopCount - 1 ({Loops.Length - 1})");
+        if ((uint)index >= (uint)Loops.Length)
+            Throw.OutOfRange(nameof(index), index, $"0 up to LoopCount - 1 ({Loops.Length - 1})");
         return Loops[index];
     }
 
@@ -301,10 +306,12 @@ public class Engine : IAsyncDisposable
         ThreadPool.UnsafeQueueUserWorkItem(action, state, preferLocal: false);
 
     /// <summary>Runs a work item outside the loops, without an allocation.</summary>
-    internal virtual void Offload(IThreadPoolWorkItem item) => ThreadPool.UnsafeQueueUserWorkItem(item, preferLocal: false);
+    internal virtual void Offload(IThreadPoolWorkItem item) =>
+        ThreadPool.UnsafeQueueUserWorkItem(item, preferLocal: false);
 
     /// <summary>Runs an action outside the loops even if every pool thread is blocked. For stops.</summary>
-    internal virtual void OffloadSurely(Action<object?> action, object? state) => Offload(new SureWork(this, action, state));
+    internal virtual void OffloadSurely(Action<object?> action, object? state) =>
+        Offload(new SureWork(this, action, state));
 
     /// <summary>
     /// Runs an action after this time, on a thread of its own, even if loops and pool are blocked. For stops, which are
@@ -330,7 +337,8 @@ public class Engine : IAsyncDisposable
     /// means never.
     /// </summary>
     internal virtual IDisposable StartTimeLimit(TimeSpan after, Action<object?> callback, object state) =>
-        new Timer(new TimerCallback(callback), state, after.TotalMilliseconds < uint.MaxValue - 1 ? after : Timeout.InfiniteTimeSpan, Timeout.InfiniteTimeSpan);
+        new Timer(new TimerCallback(callback), state,
+            after.TotalMilliseconds < uint.MaxValue - 1 ? after : Timeout.InfiniteTimeSpan, Timeout.InfiniteTimeSpan);
 
     /// <summary>
     /// Checks the arguments of members that block for at most <paramref name="timeout"/>. They must not be called on a
@@ -339,7 +347,9 @@ public class Engine : IAsyncDisposable
     internal static void CheckWait(TimeSpan timeout)
     {
         if (Loop.Current is not null) Throw.WouldBlockLoop();
-        if (timeout != Timeout.InfiniteTimeSpan && (timeout < TimeSpan.Zero || timeout.TotalMilliseconds > int.MaxValue)) Throw.OutOfRange(nameof(timeout), timeout, "zero up to 24 days, or infinite");
+        if (timeout != Timeout.InfiniteTimeSpan
+            && (timeout < TimeSpan.Zero || timeout.TotalMilliseconds > int.MaxValue))
+            Throw.OutOfRange(nameof(timeout), timeout, "zero up to 24 days, or infinite");
     }
 
     /// <summary>
@@ -355,13 +365,15 @@ public class Engine : IAsyncDisposable
     private protected virtual bool BlockThread(ManualResetEventSlim ended, TimeSpan timeout)
     {
         // A timeout longer than the wait accepts means no limit.
-        if (timeout < TimeSpan.Zero || timeout.TotalMilliseconds > int.MaxValue) return ended.Wait(Timeout.InfiniteTimeSpan);
+        if (timeout < TimeSpan.Zero || timeout.TotalMilliseconds > int.MaxValue)
+            return ended.Wait(Timeout.InfiniteTimeSpan);
         long began = Stopwatch.GetTimestamp();
         TimeSpan left = timeout;
         do
         {
             // The event's own clock is coarse and may report the timeout some milliseconds early.
-            if (ended.Wait(Loop.WholeMs(left) is var leftMs and < int.MaxValue ? (int)leftMs : int.MaxValue)) return true;
+            if (ended.Wait(Loop.WholeMs(left) is var leftMs and < int.MaxValue ? (int)leftMs : int.MaxValue))
+                return true;
             left = timeout - Stopwatch.GetElapsedTime(began);
         }
         while (left > TimeSpan.Zero);
@@ -542,7 +554,8 @@ public class Engine : IAsyncDisposable
             // Outside the start, because creating the event source takes as long as opening the queues of the first
             // engine.
             if (WhimbrelEventSource.MayBeHeard)
-                ThreadPool.UnsafeQueueUserWorkItem(static engine => WhimbrelEventSource.Log.EngineStarted(engine.KindName, engine.Reason, engine.LoopCount), this, preferLocal: false);
+                ThreadPool.UnsafeQueueUserWorkItem(static engine => WhimbrelEventSource.Log.EngineStarted(
+                    engine.KindName, engine.Reason, engine.LoopCount), this, preferLocal: false);
             if (endAtOnce)
             {
                 EndLoops();
@@ -580,7 +593,9 @@ public class Engine : IAsyncDisposable
                     break;
                 case Life.Stopping:
                     Throw.State(_isOverdue
-                        ? $"The engine cannot be started: its last stop has not ended. {UnfinishedText(FindUnfinished())} If a loop never returns, the engine cannot be used again; create another one."
+                        ? $"The engine cannot be started: its last stop has not ended. "
+                            + $"{UnfinishedText(FindUnfinished())} If a loop never returns, the engine cannot be used "
+                            + $"again; create another one."
                         : "The engine is stopping: await StopAsync, then start it again.");
                     break;
                 case Life.Stopped when isImplicit && _wasStopped:
@@ -639,8 +654,11 @@ public class Engine : IAsyncDisposable
     private NetworkException NoDescriptors() => new(new NetworkError(
         Errno.EMFILE,
         ErrorCategory.Limit,
-        $"Cannot start {KindName} with {LoopCount} {(LoopCount == 1 ? "loop" : "loops")}: of the {DescriptorMargin.Limit} file descriptors that the process may have (ulimit -n), "
-            + $"fewer than {Descriptors.Count} would be left for the runtime and the program (EngineOptions.DescriptorMargin). Raise the limit, or take fewer loops. See docs/symptoms/descriptor-limit.md, or: whimbrel explain descriptor-limit."));
+        $"Cannot start {KindName} with {LoopCount} {(LoopCount == 1 ? "loop" : "loops")}: of the "
+        + $"{DescriptorMargin.Limit} file descriptors that the process may have (ulimit -n), "
+            + $"fewer than {Descriptors.Count} would be left for the runtime and the "
+        + $"program (EngineOptions.DescriptorMargin). Raise the limit, or take fewer loops. "
+        + $"See docs/symptoms/descriptor-limit.md, or: whimbrel explain descriptor-limit."));
 
     /// <summary>
     /// Starts the threads and waits until each has begun; failures are passed to <see cref="LoopBegan"/>.
@@ -655,8 +673,13 @@ public class Engine : IAsyncDisposable
         {
             try
             {
-                Thread thread = new(static state => ((Loop)state!).RunThread()) { IsBackground = true, Name = $"{Options.Name}-{loop.Index}" };
-                if (Options.Priority != ThreadPriority.Normal && !KernelProbe.HasEpoll) thread.Priority = Options.Priority;
+                Thread thread = new(static state => ((Loop)state!).RunThread())
+                {
+                    IsBackground = true,
+                    Name = $"{Options.Name}-{loop.Index}"
+                };
+                if (Options.Priority != ThreadPriority.Normal && !KernelProbe.HasEpoll)
+                    thread.Priority = Options.Priority;
                 // Without UnsafeStart, the ExecutionContext of the starting thread (for example an activity) would stay
                 // with the loop permanently.
                 thread.UnsafeStart(loop);
@@ -698,7 +721,9 @@ public class Engine : IAsyncDisposable
             _ => -10,
         };
         int refused = CurrentThread.SetNice(nice);
-        if (refused != 0) throw NotPlaced($"Cannot give loop {index} the priority {Options.Priority} (nice {nice}; less than 0 needs CAP_SYS_NICE)", refused);
+        if (refused != 0)
+            throw NotPlaced($"Cannot give loop {index} the priority {Options.Priority} (nice {nice}; less than 0 needs "
+                + $"CAP_SYS_NICE)", refused);
     }
 
     private static NetworkException NotPlaced(string what, int error) =>
@@ -733,7 +758,8 @@ public class Engine : IAsyncDisposable
     /// Stops the engine if it is started, and starts it. The owner of its servers has to stop and start them.
     /// </summary>
     /// <exception cref="ObjectDisposedException">It is disposed.</exception>
-    public ValueTask RestartAsync() => Connections.SessionOrder.Keep(Connections.SessionOrder.Leave(), RestartCoreAsync());
+    public ValueTask RestartAsync() =>
+        Connections.SessionOrder.Keep(Connections.SessionOrder.Leave(), RestartCoreAsync());
 
     // tidy: allowed because it runs at start, stop and dispose only
     private async ValueTask RestartCoreAsync()
@@ -813,7 +839,9 @@ public class Engine : IAsyncDisposable
     /// ended.
     /// </summary>
     internal static NetworkException OverdueError(string what, IReadOnlyList<UnfinishedCall> unfinished) =>
-        new(new NetworkError(0, ErrorCategory.Timeout, $"{what} at the deadline of its stop. {UnfinishedText(unfinished)} It ends by itself when that returns. See docs/symptoms/stop-overdue.md, or: whimbrel explain stop-overdue."));
+        new(new NetworkError(0, ErrorCategory.Timeout,
+            $"{what} at the deadline of its stop. {UnfinishedText(unfinished)} It ends by itself when that returns. "
+            + $"See docs/symptoms/stop-overdue.md, or: whimbrel explain stop-overdue."));
 
     private static string UnfinishedText(IReadOnlyList<UnfinishedCall> unfinished) =>
         unfinished.Count == 0 ? "Nothing is known to run." : $"Still running: {string.Join(", ", unfinished)}.";
@@ -947,12 +975,15 @@ public class Engine : IAsyncDisposable
         {
             // Otherwise a mistake in the handler would hide every diagnostic event, including the one about itself.
             NoteUnasked(notice);
-            NoteUnasked(new DiagnosticEvent(DiagnosticEventKind.UserException, $"OnDiagnosticEvent threw {ErrorText.Of(e)}, so the notice above was written here.", "user-exception.md", e));
+            NoteUnasked(new DiagnosticEvent(DiagnosticEventKind.UserException,
+                $"OnDiagnosticEvent threw {ErrorText.Of(e)}, so the notice above was written here.",
+                "user-exception.md", e));
         }
     }
 
     /// <summary>Writes a diagnostic event to standard error, because no handler is set.</summary>
-    private protected virtual void NoteUnasked(DiagnosticEvent notice) => StandardError.Write(StandardError.TextOf(notice));
+    private protected virtual void NoteUnasked(DiagnosticEvent notice) =>
+        StandardError.Write(StandardError.TextOf(notice));
 
     // ------------------------------------------------------------------ for an engine that watches (the memory engine)
 
@@ -969,11 +1000,14 @@ public class Engine : IAsyncDisposable
     /// <summary>Called when user code (an override, a factory and so on) threw and the exception was caught.</summary>
     internal virtual void UserCodeThrew(Exception exception) => Interlocked.Increment(ref _userExceptions);
 
-    internal void ReportException(string where, Exception exception, string outcome = "Nothing was ended; the loop continues.")
+    internal void ReportException(string where, Exception exception,
+        string outcome = "Nothing was ended; the loop continues.")
     {
         UserCodeThrew(exception);
         if (!ExceptionNotices.TryTake($"{where}: {exception.GetType().Name}", NowMs, out long leftOut)) return;
-        Report(new DiagnosticEvent(DiagnosticEventKind.UserException, $"{where} threw {ErrorText.Of(exception)}. {outcome}{NoticePaces.LeftOutText(leftOut)}", "user-exception.md", exception));
+        Report(new DiagnosticEvent(DiagnosticEventKind.UserException,
+            $"{where} threw {ErrorText.Of(exception)}. {outcome}{NoticePaces.LeftOutText(leftOut)}",
+            "user-exception.md", exception));
     }
 
     /// <summary>
@@ -981,7 +1015,8 @@ public class Engine : IAsyncDisposable
     /// be lost.
     /// </summary>
     internal void ReportOnErrorThrew(Session session, string callback, Exception first, Exception second) =>
-        ReportException("OnError", second, $"It was called because {callback} of {session.DisplayName} (session {session.Id:x}) threw {ErrorText.Of(first)}. Its connection was ended; other connections continue.");
+        ReportException("OnError", second, $"It was called because {callback} of {session.DisplayName} (session "
+            + $"{session.Id:x}) threw {ErrorText.Of(first)}. Its connection was ended; other connections continue.");
 
     /// <summary>Returns name, number of loops and reason.</summary>
     public override string ToString() => $"{KindName} ({LoopCount} {(LoopCount == 1 ? "loop" : "loops")}, {Reason})";

@@ -15,4 +15,5 @@ namespace Whimbrel;
 /// the loop had work or spins.</param>
 /// <param name="Completions">Number of events reported by the kernel: readiness of a descriptor, or a completed
 /// operation. Few events per turn at full cpu load mean that a loop turns for nothing.</param>
-public readonly record struct EngineCounters(long MailboxBytes, long SendsRefused, long BroadcastsRefused, long Turns, long EmptyTurns, long Completions);
+public readonly record struct EngineCounters(long MailboxBytes, long SendsRefused, long BroadcastsRefused, long Turns,
+    long EmptyTurns, long Completions);

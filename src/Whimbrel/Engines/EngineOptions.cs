@@ -146,7 +146,8 @@ public sealed class EngineOptions
         errors.Defined(nameof(Kind), Kind);
         errors.Range(nameof(Loops), Loops, 0, 256);
         errors.Range(nameof(BlockedLoopMs), BlockedLoopMs, 1, 60_000);
-        if (DescriptorMargin != 0) errors.Range(nameof(DescriptorMargin), DescriptorMargin, Linux.DescriptorMargin.Least, 1_000_000);
+        if (DescriptorMargin != 0)
+            errors.Range(nameof(DescriptorMargin), DescriptorMargin, Linux.DescriptorMargin.Least, 1_000_000);
         errors.Range(nameof(StopTimeout), StopTimeout, TimeSpan.Zero, TimeSpan.FromHours(1));
         if (MailboxLimitBytes != 0) errors.Range(nameof(MailboxLimitBytes), MailboxLimitBytes, 4096, 1L << 40);
         errors.Range(nameof(AdoptedLoops), AdoptedLoops, 0, Math.Clamp(LoopCount, 0, 256));
@@ -154,15 +155,18 @@ public sealed class EngineOptions
         errors.Defined(nameof(Idle), Idle);
         errors.Range(nameof(SpinTime), SpinTime, TimeSpan.FromMicroseconds(1), TimeSpan.FromSeconds(1));
         if (Name is null) errors.Add("Name is null");
-        if (OnIdle is not null && Idle == IdleStrategy.Block) errors.Add("OnIdle is never called with Idle = Block, take Spin or SpinThenBlock");
-        if (Priority != ThreadPriority.Normal && !Linux.KernelProbe.HasThreadPriority) errors.Add($"Priority = {Priority}, and this system gives threads no priority of their own");
+        if (OnIdle is not null && Idle == IdleStrategy.Block)
+            errors.Add("OnIdle is never called with Idle = Block, take Spin or SpinThenBlock");
+        if (Priority != ThreadPriority.Normal && !Linux.KernelProbe.HasThreadPriority)
+            errors.Add($"Priority = {Priority}, and this system gives threads no priority of their own");
         if (Cpus is not null) ValidateCpus(errors);
         return errors;
     }
 
     private void ValidateCpus(OptionErrors errors)
     {
-        if (!Linux.KernelProbe.HasThreadAffinity) errors.Add("Cpus is given, and this library can bind threads to cpus on Linux only");
+        if (!Linux.KernelProbe.HasThreadAffinity)
+            errors.Add("Cpus is given, and this library can bind threads to cpus on Linux only");
         if (Cpus!.Count == 0) errors.Add("Cpus is empty, leave it null for no binding");
         foreach (int cpu in Cpus) errors.Range(nameof(Cpus), cpu, 0, Linux.CurrentThread.MaxCpus - 1);
     }

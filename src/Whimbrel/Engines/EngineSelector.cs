@@ -14,7 +14,8 @@ internal static class EngineSelector
     /// <summary>
     /// Returns the engine for a requested kind; never Auto. Throws if the requested engine cannot run here.
     /// </summary>
-    internal static EngineChoice Choose(EngineKind asked, string? variable) => Choose(asked, variable, static () => UringProbe.Here);
+    internal static EngineChoice Choose(EngineKind asked, string? variable) =>
+        Choose(asked, variable, static () => UringProbe.Here);
 
     /// <summary>The same with a given probe of io_uring.</summary>
     internal static EngineChoice Choose(EngineKind asked, string? variable, Func<UringSupport> probe)
@@ -23,7 +24,8 @@ internal static class EngineSelector
         if (asked == EngineKind.Auto && !string.IsNullOrEmpty(variable))
         {
             // Compared by name only: the parser for enums would also accept numbers, signs, spaces and lists.
-            if (!Enum.GetNames<EngineKind>().Contains(variable, StringComparer.OrdinalIgnoreCase) || !Enum.TryParse(variable, ignoreCase: true, out asked))
+            if (!Enum.GetNames<EngineKind>().Contains(variable, StringComparer.OrdinalIgnoreCase)
+                || !Enum.TryParse(variable, ignoreCase: true, out asked))
             {
                 throw new ArgumentException($"{Variable} = '{variable}', allowed auto, uring, epoll, portable.");
             }
@@ -36,9 +38,11 @@ internal static class EngineSelector
             case EngineKind.Auto:
                 return Best(probe);
             case EngineKind.Epoll when !KernelProbe.HasEpoll:
-                throw new PlatformNotSupportedException($"The epoll engine, {source}, needs Linux on x64 or arm64. Use portable.");
+                throw new PlatformNotSupportedException(
+                    $"The epoll engine, {source}, needs Linux on x64 or arm64. Use portable.");
             case EngineKind.Uring when probe() is { IsOffered: false } support:
-                throw new PlatformNotSupportedException($"The io_uring engine, {source}, cannot run: {support.Advice}. Use epoll, or see docs/symptoms/no-io-uring.md, or: whimbrel explain no-io-uring.");
+                throw new PlatformNotSupportedException($"The io_uring engine, {source}, cannot run: {support.Advice}. "
+                    + $"Use epoll, or see docs/symptoms/no-io-uring.md, or: whimbrel explain no-io-uring.");
             default:
                 return new EngineChoice(asked, source);
         }
@@ -57,7 +61,9 @@ internal static class EngineSelector
     private static DiagnosticEvent FallBack(in UringSupport support)
     {
         string remedy = support.Remedy.Length == 0 ? "" : $" To allow it: {support.Remedy}.";
-        return new DiagnosticEvent(DiagnosticEventKind.System, $"{support.Reason}. Using the epoll engine: everything works, with many connections at more CPU per message.{remedy} To silence this: {Variable}=epoll.", "no-io-uring.md");
+        return new DiagnosticEvent(DiagnosticEventKind.System, $"{support.Reason}. Using the epoll engine: everything "
+            + $"works, with many connections at more CPU per message.{remedy} To silence this: {Variable}=epoll.",
+            "no-io-uring.md");
     }
 
     /// <summary>
@@ -71,7 +77,9 @@ internal static class EngineSelector
                 UringSupport uring = UringProbe.Here;
                 return new EngineSupport(kind, uring.IsOffered, uring.Reason, uring.Remedy);
             case EngineKind.Epoll:
-                return KernelProbe.HasEpoll ? new EngineSupport(kind, true, "", "") : new EngineSupport(kind, false, "epoll needs Linux on x64 or arm64", "");
+                return KernelProbe.HasEpoll
+                    ? new EngineSupport(kind, true, "", "")
+                    : new EngineSupport(kind, false, "epoll needs Linux on x64 or arm64", "");
             case EngineKind.Portable:
                 return new EngineSupport(kind, true, "", "");
         }

@@ -24,10 +24,12 @@ internal static unsafe class FileTransfer
     }
 
     /// <summary>True if nothing was sent without an error: the socket will have space later.</summary>
-    internal static bool MustWait(long result) => result is -Errno.EAGAIN or -Errno.EINTR or -Errno.ENOBUFS or -Errno.ENOMEM or -Errno.EINPROGRESS;
+    internal static bool MustWait(long result) =>
+        result is -Errno.EAGAIN or -Errno.EINTR or -Errno.ENOBUFS or -Errno.ENOMEM or -Errno.EINPROGRESS;
 
     /// <summary>True if the connection is broken. Any other error may be the file's.</summary>
     internal static bool IsOfSocket(long result) =>
-        result is -Errno.EPIPE or -Errno.ECONNRESET or -Errno.ECONNABORTED or -Errno.ECONNREFUSED or -Errno.ENOTCONN or -Errno.ETIMEDOUT
+        result is -Errno.EPIPE or -Errno.ECONNRESET or -Errno.ECONNABORTED or -Errno.ECONNREFUSED or -Errno.ENOTCONN
+            or -Errno.ETIMEDOUT
             or -Errno.EHOSTUNREACH or -Errno.EHOSTDOWN or -Errno.ENETUNREACH or -Errno.ENETDOWN;
 }

@@ -67,7 +67,8 @@ public abstract partial class Loop
             Session? session = ActiveConnection?.Session;
             DatagramResident? socket = _activeSocket;
             if (callback is not null && session is not null) return session.TextOf(callback);
-            if (callback is not null && socket is not null) return $"{callback} of {socket.HandlerName} (datagrams at {socket.EndPoint})";
+            if (callback is not null && socket is not null)
+                return $"{callback} of {socket.HandlerName} (datagrams at {socket.EndPoint})";
             return _work is { } work ? UserCode.TextOf(work, _workSubject) : null;
         }
     }
@@ -95,7 +96,9 @@ public abstract partial class Loop
         _reportedSinceMs = since;
         Engine.Report(new DiagnosticEvent(
             DiagnosticEventKind.BlockedLoop,
-            $"{who} has blocked loop {Index} for {_watch.TextOf(ownMs)} and has not returned. Nothing else runs on this loop. If it blocks on something that needs this loop (AsTask().Wait(), .Result), it never returns: await it instead.",
+            $"{who} has blocked loop {Index} for {_watch.TextOf(ownMs)} and has not returned. Nothing else runs "
+            + $"on this loop. If it blocks on something that needs this loop (AsTask().Wait(), .Result), it never "
+            + $"returns: await it instead.",
             "blocked-loop.md"));
         return true;
     }
@@ -112,13 +115,16 @@ public abstract partial class Loop
     /// <summary>
     /// As <see cref="RunningText"/>, but null for work of the library itself, which the user cannot change.
     /// </summary>
-    private string? UsersText => ActiveCallback is null && _work is { } work && !UserCode.IsUsers(work, _workSubject) ? null : RunningText;
+    private string? UsersText =>
+        ActiveCallback is null && _work is { } work && !UserCode.IsUsers(work, _workSubject) ? null : RunningText;
 
     /// <summary>Adds the turn of this loop that delays a stop. Any thread.</summary>
     internal void AddUnfinishedTurn(List<UnfinishedCall> found)
     {
-        if (IsBusy && Engine.CoarseMs - BusySinceMs >= HoldsUpMs) found.Add(new UnfinishedCall(RunningText ?? "a turn", Index));
-        else if (IsAdopted && !IsBusy) found.Add(new UnfinishedCall("no thread (the loop is adopted, and its thread does not run it),", Index));
+        if (IsBusy && Engine.CoarseMs - BusySinceMs >= HoldsUpMs)
+            found.Add(new UnfinishedCall(RunningText ?? "a turn", Index));
+        else if (IsAdopted && !IsBusy)
+            found.Add(new UnfinishedCall("no thread (the loop is adopted, and its thread does not run it),", Index));
     }
 
     /// <summary>Adds the callbacks of this loop's sessions that run on the pool. Any thread.</summary>
@@ -131,7 +137,8 @@ public abstract partial class Loop
         {
             foreach (Strand strand in _liveStrands)
             {
-                if ((host is null || strand.IsOf(host)) && strand.RunningText is { } text) found.Add(new UnfinishedCall(text, null));
+                if ((host is null || strand.IsOf(host)) && strand.RunningText is { } text)
+                    found.Add(new UnfinishedCall(text, null));
             }
         }
     }
@@ -154,13 +161,17 @@ public abstract partial class Loop
         Counters.BlockedTurns++;
         long leftOut = 0;
         bool isReported = Volatile.Read(ref _reportedSinceMs) == _busySinceMs;
-        if (!isReported && ((compiledMs > 0 && ownMs < FirstUseMs) || !_blockedNotices.TryTake(KeyOf(who), now, out leftOut))) return;
+        if (!isReported
+            && ((compiledMs > 0 && ownMs < FirstUseMs) || !_blockedNotices.TryTake(KeyOf(who), now, out leftOut)))
+            return;
         Engine.Report(new DiagnosticEvent(
             DiagnosticEventKind.BlockedLoop,
-            $"{who} blocked loop {Index} for {_watch.TextOf(ownMs)}. Other sessions on this loop waited. Move the work to Task.Run, or post it in smaller pieces.{NoticePaces.LeftOutText(leftOut)}",
+            $"{who} blocked loop {Index} for {_watch.TextOf(ownMs)}. Other sessions on this loop waited. Move the work "
+            + $"to Task.Run, or post it in smaller pieces.{NoticePaces.LeftOutText(leftOut)}",
             "blocked-loop.md"));
     }
 
     /// <summary>Returns the text without the part that identifies one session.</summary>
-    private static string KeyOf(string who) => who.IndexOf(" (session", StringComparison.Ordinal) is > 0 and var end ? who[..end] : who;
+    private static string KeyOf(string who) =>
+        who.IndexOf(" (session", StringComparison.Ordinal) is > 0 and var end ? who[..end] : who;
 }

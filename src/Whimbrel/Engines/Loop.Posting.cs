@@ -57,7 +57,8 @@ public abstract partial class Loop
     public bool Post(Func<object?, Task> function, object? state)
     {
         ArgumentNullException.ThrowIfNull(function);
-        return PostInOrder(static (loop, f, s, _) => loop.Watch(((Func<object?, Task>)f!)(s), "a posted function"), function, state);
+        return PostInOrder(static (loop, f, s, _) => loop.Watch(((Func<object?, Task>)f!)(s), "a posted function"),
+            function, state);
     }
 
     /// <summary>
@@ -119,7 +120,9 @@ public abstract partial class Loop
         Completion<bool> done = new(Engine);
         ValueTask task = done.PlainTask;
         // The user's action comes first, because messages name it.
-        if (PostInOrder(static (_, a, call, _) => CallTo((Action<object?>)a!, ((Completion<bool>, object?))call!), action, (done, state))) return task;
+        if (PostInOrder(static (_, a, call, _) => CallTo((Action<object?>)a!, ((Completion<bool>, object?))call!),
+            action, (done, state)))
+            return task;
         return ValueTask.FromException(Engine.EndedError());
     }
 
@@ -154,7 +157,8 @@ public abstract partial class Loop
         ArgumentNullException.ThrowIfNull(function);
         Completion<bool> done = new(Engine);
         ValueTask task = done.PlainTask;
-        if (PostInOrder(static (_, f, d, _) => Follow((Completion<bool>)d!, (Func<Task>)f!), function, done)) return task;
+        if (PostInOrder(static (_, f, d, _) => Follow((Completion<bool>)d!, (Func<Task>)f!), function, done))
+            return task;
         return ValueTask.FromException(Engine.EndedError());
     }
 
@@ -165,12 +169,14 @@ public abstract partial class Loop
         ArgumentNullException.ThrowIfNull(function);
         Completion<T> done = new(Engine);
         ValueTask<T> task = done.Task;
-        if (PostInOrder(static (_, f, d, _) => Follow((Completion<T>)d!, (Func<Task<T>>)f!), function, done)) return task;
+        if (PostInOrder(static (_, f, d, _) => Follow((Completion<T>)d!, (Func<Task<T>>)f!), function, done))
+            return task;
         return ValueTask.FromException<T>(Engine.EndedError());
     }
 
-    // tidy: allowed because it runs once a call, off the hot path, and the result needs an object anyway
-    private static void CallTo(Action<object?> action, (Completion<bool> Done, object? State) call) => CallTo(call.Done, () => action(call.State));
+    private static void CallTo(Action<object?> action, (Completion<bool> Done, object? State) call) =>
+        // tidy: allowed because it runs once a call, off the hot path, and the result needs an object anyway
+        CallTo(call.Done, () => action(call.State));
 
     internal static void CallTo(Completion<bool> done, Action action)
     {
@@ -217,7 +223,8 @@ public abstract partial class Loop
         }
 
         if (task.IsCompleted) Followed(task, done);
-        else task.ContinueWith(static (t, d) => Followed(t, (Completion<T>)d!), done, CancellationToken.None, TaskContinuationOptions.ExecuteSynchronously, TaskScheduler.Default);
+        else task.ContinueWith(static (t, d) => Followed(t, (Completion<T>)d!), done, CancellationToken.None,
+            TaskContinuationOptions.ExecuteSynchronously, TaskScheduler.Default);
     }
 
     private static void Followed<T>(Task task, Completion<T> done)
@@ -274,6 +281,7 @@ public abstract partial class Loop
         }
 
         // A loop that has ended runs nothing, so the continuation runs where the engine offloads work.
-        if (!PostControl(static (_, c, s, _) => ((Action<object?>)c!)(s), continuation, state)) Engine.Offload(continuation, state);
+        if (!PostControl(static (_, c, s, _) => ((Action<object?>)c!)(s), continuation, state))
+            Engine.Offload(continuation, state);
     }
 }

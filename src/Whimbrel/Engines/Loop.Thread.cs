@@ -56,7 +56,8 @@ public abstract partial class Loop
     public bool Run(CancellationToken cancellationToken = default)
     {
         if (!TryEnter()) return false;
-        using CancellationTokenRegistration wake = cancellationToken.UnsafeRegister(static loop => ((Loop)loop!).PostControl(static (_, _, _, _) => { }), this);
+        using CancellationTokenRegistration wake = cancellationToken.UnsafeRegister(
+            static loop => ((Loop)loop!).PostControl(static (_, _, _, _) => { }), this);
         try
         {
             BeginTurns();
@@ -86,7 +87,8 @@ public abstract partial class Loop
     /// call is inside a callback.</exception>
     public bool Turn(TimeSpan maxWait)
     {
-        if (maxWait < TimeSpan.Zero && maxWait != Timeout.InfiniteTimeSpan) Throw.OutOfRange(nameof(maxWait), maxWait, "zero, positive, or Timeout.InfiniteTimeSpan");
+        if (maxWait < TimeSpan.Zero && maxWait != Timeout.InfiniteTimeSpan)
+            Throw.OutOfRange(nameof(maxWait), maxWait, "zero, positive, or Timeout.InfiniteTimeSpan");
         if (!TryEnter()) return false;
         try
         {
@@ -112,8 +114,13 @@ public abstract partial class Loop
     /// </summary>
     private bool TryEnter()
     {
-        if (!IsAdopted) Throw.State($"{this} has a thread of its own: only a loop of EngineOptions.AdoptedLoops is run by its user.");
-        if (t_current is { } outer) Throw.State(ReferenceEquals(outer, this) ? $"{this} is running: it cannot be run from inside one of its own callbacks." : $"This is a callback of {outer}: running {this} here would hold that loop up.");
+        if (!IsAdopted)
+            Throw.State(
+                $"{this} has a thread of its own: only a loop of EngineOptions.AdoptedLoops is run by its user.");
+        if (t_current is { } outer)
+            Throw.State(ReferenceEquals(outer, this)
+                ? $"{this} is running: it cannot be run from inside one of its own callbacks."
+                : $"This is a callback of {outer}: running {this} here would hold that loop up.");
         if (IsStopped || !Engine.TryStart()) return false;
         int me = Environment.CurrentManagedThreadId;
         int owner = Interlocked.CompareExchange(ref _ownerThread, me, 0);
@@ -121,7 +128,8 @@ public abstract partial class Loop
         {
             // No thread ran the loop, and the thread that stops the engine is ending it.
             if (Engine.IsStopping) return false;
-            Throw.State($"{this} belongs to thread {owner}, which ran it first; this is thread {me}. Until the engine is stopped it stays with that thread.");
+            Throw.State($"{this} belongs to thread {owner}, which ran it first; this is thread {me}. Until the engine "
+                + $"is stopped it stays with that thread.");
         }
 
         if (IsStopped) return false;
@@ -231,7 +239,8 @@ public abstract partial class Loop
 
         // Checked before the turn: a turn that found work was not idle, even if its wait returned nothing.
         bool hadWork = HasWork || Timers.NextDueMs <= TimeMs;
-        bool isSpinning = Engine.Options.Idle == IdleStrategy.Spin || _idleSince == 0 || Stopwatch.GetElapsedTime(_idleSince) < Engine.Options.SpinTime;
+        bool isSpinning = Engine.Options.Idle == IdleStrategy.Spin || _idleSince == 0
+            || Stopwatch.GetElapsedTime(_idleSince) < Engine.Options.SpinTime;
         if (RunTurn(isSpinning ? 0 : long.MaxValue) || hadWork || !isSpinning || HasWork)
         {
             _idleSince = 0;

@@ -30,7 +30,8 @@ public abstract partial class Loop
     /// <param name="state">Argument of the callback.</param>
     /// <param name="period">Time between firings; zero for one firing.</param>
     [OverloadResolutionPriority(1)]
-    public LoopTimer StartTimer(DateTimeOffset due, Action<object?> callback, object? state = null, TimeSpan period = default)
+    public LoopTimer StartTimer(DateTimeOffset due, Action<object?> callback, object? state = null,
+        TimeSpan period = default)
     {
         ArgumentNullException.ThrowIfNull(callback);
         LoopTimer timer = new(this, callback, state);
@@ -44,7 +45,8 @@ public abstract partial class Loop
     /// fired. See <see cref="LoopTimer.OnFired"/>.</param>
     /// <param name="state">Argument of the callback.</param>
     /// <param name="period">Time between firings; zero for one firing.</param>
-    public LoopTimer StartTimer(TimeSpan due, Action<object?, bool> callback, object? state = null, TimeSpan period = default)
+    public LoopTimer StartTimer(TimeSpan due, Action<object?, bool> callback, object? state = null,
+        TimeSpan period = default)
     {
         ArgumentNullException.ThrowIfNull(callback);
         LoopTimer timer = new(this, callback, state);
@@ -60,7 +62,8 @@ public abstract partial class Loop
     /// fired. See <see cref="LoopTimer.OnFired"/>.</param>
     /// <param name="state">Argument of the callback.</param>
     /// <param name="period">Time between firings; zero for one firing.</param>
-    public LoopTimer StartTimer(DateTimeOffset due, Action<object?, bool> callback, object? state = null, TimeSpan period = default)
+    public LoopTimer StartTimer(DateTimeOffset due, Action<object?, bool> callback, object? state = null,
+        TimeSpan period = default)
     {
         ArgumentNullException.ThrowIfNull(callback);
         LoopTimer timer = new(this, callback, state);
@@ -78,7 +81,8 @@ public abstract partial class Loop
     /// <param name="state">Argument of the callback.</param>
     /// <param name="period">Time between firings; zero for one firing.</param>
     [OverloadResolutionPriority(1)]
-    public LoopTimer StartTimer(TimeSpan due, Func<object?, Task> callback, object? state = null, TimeSpan period = default)
+    public LoopTimer StartTimer(TimeSpan due, Func<object?, Task> callback, object? state = null,
+        TimeSpan period = default)
     {
         ArgumentNullException.ThrowIfNull(callback);
         // tidy: allowed because it runs once for each new timer
@@ -96,7 +100,8 @@ public abstract partial class Loop
     /// <param name="state">Argument of the callback.</param>
     /// <param name="period">Time between firings; zero for one firing.</param>
     [OverloadResolutionPriority(1)]
-    public LoopTimer StartTimer(DateTimeOffset due, Func<object?, Task> callback, object? state = null, TimeSpan period = default)
+    public LoopTimer StartTimer(DateTimeOffset due, Func<object?, Task> callback, object? state = null,
+        TimeSpan period = default)
     {
         ArgumentNullException.ThrowIfNull(callback);
         // tidy: allowed because it runs once for each new timer
@@ -114,7 +119,8 @@ public abstract partial class Loop
     /// fired; then it is called even while an earlier call has not ended.</param>
     /// <param name="state">Argument of the callback.</param>
     /// <param name="period">Time between firings; zero for one firing.</param>
-    public LoopTimer StartTimer(TimeSpan due, Func<object?, bool, Task> callback, object? state = null, TimeSpan period = default)
+    public LoopTimer StartTimer(TimeSpan due, Func<object?, bool, Task> callback, object? state = null,
+        TimeSpan period = default)
     {
         ArgumentNullException.ThrowIfNull(callback);
         LoopTimer timer = new(this, callback, state, wantsCancelled: true);
@@ -131,7 +137,8 @@ public abstract partial class Loop
     /// fired; then it is called even while an earlier call has not ended.</param>
     /// <param name="state">Argument of the callback.</param>
     /// <param name="period">Time between firings; zero for one firing.</param>
-    public LoopTimer StartTimer(DateTimeOffset due, Func<object?, bool, Task> callback, object? state = null, TimeSpan period = default)
+    public LoopTimer StartTimer(DateTimeOffset due, Func<object?, bool, Task> callback, object? state = null,
+        TimeSpan period = default)
     {
         ArgumentNullException.ThrowIfNull(callback);
         LoopTimer timer = new(this, callback, state, wantsCancelled: true);

@@ -160,7 +160,8 @@ public abstract partial class Loop
     /// <summary>
     /// Number of connections of this loop, including those on their way. Any thread; may be slightly outdated.
     /// </summary>
-    internal long Load => Volatile.Read(ref Counters.ConnectionsOpened) - Volatile.Read(ref Counters.ConnectionsClosed) + Volatile.Read(ref OnTheWay);
+    internal long Load => Volatile.Read(ref Counters.ConnectionsOpened) - Volatile.Read(ref Counters.ConnectionsClosed)
+        + Volatile.Read(ref OnTheWay);
 
     /// <summary>Returns the loop's counters. Any thread; cheap, slightly outdated.</summary>
     public LoopCounters ReadCounters()
@@ -203,7 +204,8 @@ public abstract partial class Loop
 
     internal int ResidentCount => _usedSlots - _freeSlots.Count;
 
-    internal bool HasWork => _dirtyCount > 0 || _scheduled.Count > 0 || Handshakes.Any || SendPace.Any || _ready.Count > 0 || Mailbox.Any || IsDone;
+    internal bool HasWork => _dirtyCount > 0 || _scheduled.Count > 0 || Handshakes.Any || SendPace.Any
+        || _ready.Count > 0 || Mailbox.Any || IsDone;
 
     /// <summary>True if the loop is stopping, no handle is left, and no callback is outstanding.</summary>
     private bool IsDone => _isStopping && ResidentCount == 0 && _strands == 0;
@@ -462,7 +464,8 @@ public abstract partial class Loop
         }
         catch (Exception e) when (Outlives(e))
         {
-            Outlive(e, item.Connection is { } connection && connection.Generation == item.Generation ? connection : null);
+            Outlive(e,
+                item.Connection is { } connection && connection.Generation == item.Generation ? connection : null);
         }
     }
 
@@ -514,7 +517,8 @@ public abstract partial class Loop
         Connection? connection = concerned as Connection;
         try
         {
-            Engine.ReportException($"a step of {this}", exception, connection is null ? "Nothing was ended; the loop continues." : "Its connection was ended; the loop continues.");
+            Engine.ReportException($"a step of {this}", exception, connection is null
+                ? "Nothing was ended; the loop continues." : "Its connection was ended; the loop continues.");
             connection?.AbortWith(new CloseReason(CloseCause.UserException, 0, exception));
         }
         catch (Exception) when (Outlives(exception))
@@ -531,7 +535,8 @@ public abstract partial class Loop
     internal void NoteMemory(Exception exception)
     {
         const string outcome = "Its connection, if it was open, was ended; the loop continues.";
-        if (_memoryNotices.TryTake(Engine.NowMs)) Engine.ReportException("memory that a session sent", exception, outcome);
+        if (_memoryNotices.TryTake(Engine.NowMs))
+            Engine.ReportException("memory that a session sent", exception, outcome);
         else Engine.UserCodeThrew(exception);
     }
 
@@ -646,13 +651,15 @@ public abstract partial class Loop
     /// </summary>
     internal void FlushIfMany()
     {
-        if (_receivedSinceFlush >= FlushEveryBytes || _blocksSinceFlush >= FlushEveryBlocks) FlushDirty(isEndOfTurn: false);
+        if (_receivedSinceFlush >= FlushEveryBytes || _blocksSinceFlush >= FlushEveryBlocks)
+            FlushDirty(isEndOfTurn: false);
     }
 
     /// <summary>The same while sends of other threads are processed.</summary>
     internal void FlushIfManyDrained()
     {
-        if (_receivedSinceFlush >= FlushEveryBytes || _blocksSinceFlush >= FlushEveryBlocksDrained) FlushDirty(isEndOfTurn: false);
+        if (_receivedSinceFlush >= FlushEveryBytes || _blocksSinceFlush >= FlushEveryBlocksDrained)
+            FlushDirty(isEndOfTurn: false);
     }
 
     private void FlushDirty(bool isEndOfTurn)
@@ -690,7 +697,8 @@ public abstract partial class Loop
     internal Resident? ResidentAt(int slot) => (uint)slot < (uint)_residents.Length ? _residents[slot] : null;
 
     /// <summary>Returns the handle of a slot, or null if the slot has a new owner since.</summary>
-    private protected Resident? ResidentAt(int slot, uint generation) => ResidentAt(slot) is { } resident && resident.SlotGeneration == generation ? resident : null;
+    private protected Resident? ResidentAt(int slot, uint generation) =>
+        ResidentAt(slot) is { } resident && resident.SlotGeneration == generation ? resident : null;
 
     internal void Attach(Resident resident)
     {

@@ -73,7 +73,11 @@ internal sealed class LoopEventCounters : IDisposable
 
     private void Count(string name, string shown, Func<LoopCounters, long> count) => Add(
         // tidy: allowed because no loop runs this
-        new IncrementingPollingCounter(name, _source, () => count(_loop.ReadCounters())) { DisplayName = shown, DisplayRateTimeScale = TimeSpan.FromSeconds(1) });
+        new IncrementingPollingCounter(name, _source, () => count(_loop.ReadCounters()))
+        {
+            DisplayName = shown,
+            DisplayRateTimeScale = TimeSpan.FromSeconds(1)
+        });
 
     private void Value(string name, string shown, string unit, Func<Loop, double> value) =>
         // tidy: allowed because no loop runs this

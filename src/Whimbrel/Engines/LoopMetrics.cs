@@ -16,7 +16,8 @@ internal static class LoopMetrics
 
     internal static void EngineStarted(Engine engine)
     {
-        foreach (Loop loop in engine.Loops) s_loops[loop] = [new("whimbrel.engine", engine.KindName), new("whimbrel.loop", loop.Index)];
+        foreach (Loop loop in engine.Loops)
+            s_loops[loop] = [new("whimbrel.engine", engine.KindName), new("whimbrel.loop", loop.Index)];
         WhimbrelMeter.MakeOnce(ref s_isMade, Make);
         UpdateEventCounters();
     }
@@ -33,27 +34,42 @@ internal static class LoopMetrics
     }
 
     /// <summary>Runs on the pool, because it takes locks of the runtime under which listeners are called.</summary>
-    private static void UpdateEventCounters() => ThreadPool.UnsafeQueueUserWorkItem(static _ => LoopEventCounters.Update(), null);
+    private static void UpdateEventCounters() =>
+        ThreadPool.UnsafeQueueUserWorkItem(static _ => LoopEventCounters.Update(), null);
 
     private static void Make()
     {
         Meter meter = WhimbrelMeter.Instance;
-        meter.CreateObservableUpDownCounter("whimbrel.loop.connections", static () => OfLoops(static c => Volatile.Read(ref c.ConnectionsOpened) - Volatile.Read(ref c.ConnectionsClosed)), "{connection}", "Connections of a loop.");
-        meter.CreateObservableCounter("whimbrel.loop.turns", static () => OfLoops(static c => Volatile.Read(ref c.Turns)), "{turn}", "Turns of a loop: one wait and the delivery of its events.");
-        meter.CreateObservableCounter("whimbrel.loop.empty_turns", static () => OfLoops(static c => Volatile.Read(ref c.EmptyTurns)), "{turn}", "Turns with a wait that returned no event.");
-        meter.CreateObservableCounter("whimbrel.loop.completions", static () => OfLoops(static c => Volatile.Read(ref c.Completions)), "{completion}", "Events that the kernel has reported to a loop.");
-        meter.CreateObservableCounter("whimbrel.loop.blocked_turns", static () => OfLoops(static c => Volatile.Read(ref c.BlockedTurns)), "{turn}", "Turns that a callback blocked for longer than BlockedLoopMs.");
-        meter.CreateObservableUpDownCounter("whimbrel.loop.block_memory", static () => OfEach(static loop => loop.Blocks.HeldBytes), "By", "Native memory of a loop's blocks, in use or kept for reuse.");
+        meter.CreateObservableUpDownCounter("whimbrel.loop.connections", static () =>
+            OfLoops(static c => Volatile.Read(ref c.ConnectionsOpened) - Volatile.Read(ref c.ConnectionsClosed)),
+            "{connection}", "Connections of a loop.");
+        meter.CreateObservableCounter("whimbrel.loop.turns",
+            static () => OfLoops(static c => Volatile.Read(ref c.Turns)), "{turn}",
+            "Turns of a loop: one wait and the delivery of its events.");
+        meter.CreateObservableCounter("whimbrel.loop.empty_turns",
+            static () => OfLoops(static c => Volatile.Read(ref c.EmptyTurns)), "{turn}",
+            "Turns with a wait that returned no event.");
+        meter.CreateObservableCounter("whimbrel.loop.completions",
+            static () => OfLoops(static c => Volatile.Read(ref c.Completions)), "{completion}",
+            "Events that the kernel has reported to a loop.");
+        meter.CreateObservableCounter("whimbrel.loop.blocked_turns",
+            static () => OfLoops(static c => Volatile.Read(ref c.BlockedTurns)), "{turn}",
+            "Turns that a callback blocked for longer than BlockedLoopMs.");
+        meter.CreateObservableUpDownCounter("whimbrel.loop.block_memory",
+            static () => OfEach(static loop => loop.Blocks.HeldBytes), "By",
+            "Native memory of a loop's blocks, in use or kept for reuse.");
         BroadcastMetrics.Make();
     }
 
     private static IEnumerable<Measurement<long>> OfLoops(Func<LoopTally, long> number)
     {
-        foreach ((Loop loop, KeyValuePair<string, object?>[] labels) in s_loops) yield return new Measurement<long>(number(loop.Counters), labels);
+        foreach ((Loop loop, KeyValuePair<string, object?>[] labels) in s_loops)
+            yield return new Measurement<long>(number(loop.Counters), labels);
     }
 
     private static IEnumerable<Measurement<long>> OfEach(Func<Loop, long> number)
     {
-        foreach ((Loop loop, KeyValuePair<string, object?>[] labels) in s_loops) yield return new Measurement<long>(number(loop), labels);
+        foreach ((Loop loop, KeyValuePair<string, object?>[] labels) in s_loops)
+            yield return new Measurement<long>(number(loop), labels);
     }
 }

@@ -153,7 +153,9 @@ public class LoopTimer
         IsQueued = false;
         if (Loop.IsCurrent)
         {
-            if (_spanMs < 0) Throw.State("Only a timer that was last started with a time from then can be restarted; one for a moment is started with a new moment.");
+            if (_spanMs < 0)
+                Throw.State("Only a timer that was last started with a time from then can be restarted; one for a "
+                    + "moment is started with a new moment.");
             IsCancelled = false;
             Arm(DueAfter(_spanMs), _spanMs, PeriodMs);
             return;
@@ -161,7 +163,8 @@ public class LoopTimer
 
         IsCancelled = false;
         Interlocked.Increment(ref _startsUnderWay);
-        if (!Loop.PostControl(static (_, t, _, at) => ((LoopTimer)t!).TakeRestart(at), this, null, Loop.Engine.NextMs)) Refused();
+        if (!Loop.PostControl(static (_, t, _, at) => ((LoopTimer)t!).TakeRestart(at), this, null, Loop.Engine.NextMs))
+            Refused();
     }
 
     /// <summary>
@@ -201,7 +204,8 @@ public class LoopTimer
     /// blocked.</exception>
     public bool Wait(TimeSpan timeout)
     {
-        if (timeout < TimeSpan.Zero && timeout != Timeout.InfiniteTimeSpan) Throw.OutOfRange(nameof(timeout), timeout, "zero, positive, or Timeout.InfiniteTimeSpan");
+        if (timeout < TimeSpan.Zero && timeout != Timeout.InfiniteTimeSpan)
+            Throw.OutOfRange(nameof(timeout), timeout, "zero, positive, or Timeout.InfiniteTimeSpan");
         if (Loop.Current is not null) Throw.WouldBlockLoop();
         if (_hasFired && !IsActive) return true;
         // Not disposed, because after a timeout the loop may be about to set it.
@@ -255,7 +259,9 @@ public class LoopTimer
         }
 
         Interlocked.Increment(ref _startsUnderWay);
-        if (!Loop.PostControl(static (_, t, spans, at) => ((LoopTimer)t!).TakeStart(at, ((long, long))spans!), this, (spanMs, periodMs), dueMs)) Refused();
+        if (!Loop.PostControl(static (_, t, spans, at) => ((LoopTimer)t!).TakeStart(at, ((long, long))spans!),
+            this, (spanMs, periodMs), dueMs))
+            Refused();
     }
 
     private void TakeStart(long dueMs, (long SpanMs, long PeriodMs) times)
@@ -346,7 +352,8 @@ public class LoopTimer
     private void Give(TimerWait wait)
     {
         if (Loop.IsCurrent) AddWait(wait);
-        else if (!Loop.PostControl(static (_, t, w, _) => ((LoopTimer)t!).AddWait((TimerWait)w!), this, wait)) wait.End(_hasFired);
+        else if (!Loop.PostControl(static (_, t, w, _) => ((LoopTimer)t!).AddWait((TimerWait)w!), this, wait))
+            wait.End(_hasFired);
     }
 
     private void AddWait(TimerWait wait)

@@ -108,7 +108,8 @@ internal sealed partial class Mailbox
         // tidy: allowed because this is where threads meet; a copy
         lock (_openGate)
         {
-            InboxItem block = _open is { } open && open.Room.Length >= data.Length ? open : _loop.InboxItems.TakeBlock(data.Length);
+            InboxItem block =
+                _open is { } open && open.Room.Length >= data.Length ? open : _loop.InboxItems.TakeBlock(data.Length);
             block.AddReferences(references);
             if (!ReferenceEquals(block, _open) && block.Size == InboxItem.Capacity && !_isClosed)
             {
@@ -126,7 +127,8 @@ internal sealed partial class Mailbox
     }
 
     /// <summary>Appends a reference to the copy. The caller has reserved the bytes on the connection.</summary>
-    internal SendResult PostShared(Connection connection, uint generation, ReadOnlySpan<byte> data, ref SharedCopies copies)
+    internal SendResult PostShared(Connection connection, uint generation, ReadOnlySpan<byte> data,
+        ref SharedCopies copies)
     {
         if (_isClosed) return SendResult.Closed;
         int charge = data.Length + ItemBytes;
@@ -181,15 +183,18 @@ internal sealed partial class Mailbox
     /// <summary>
     /// Appends memory without a copy. It is charged as a copy is. The mailbox owns it if the result is Queued.
     /// </summary>
-    internal SendResult PostOwned(Connection connection, uint generation, ReadOnlySpan<byte> head, IMemoryOwner<byte> owner, int offset, int length) =>
+    internal SendResult PostOwned(Connection connection, uint generation, ReadOnlySpan<byte> head,
+        IMemoryOwner<byte> owner, int offset, int length) =>
         PostAfter(DataKind.SendOwned, connection, generation, head, owner, offset, length, mayWait: false);
 
     /// <summary>Appends a part of a file, charged as on the connection. The mailbox owns the reference if the result is
     /// Queued.</summary>
-    internal SendResult PostFile(Connection connection, uint generation, ReadOnlySpan<byte> head, in FileRange file, int charge, bool mayWait) =>
+    internal SendResult PostFile(Connection connection, uint generation, ReadOnlySpan<byte> head, in FileRange file,
+        int charge, bool mayWait) =>
         PostAfter(DataKind.SendFile, connection, generation, head, file, 0, charge, mayWait);
 
-    private SendResult PostAfter(DataKind kind, Connection connection, uint generation, ReadOnlySpan<byte> head, object payload, int offset, int length, bool mayWait)
+    private SendResult PostAfter(DataKind kind, Connection connection, uint generation, ReadOnlySpan<byte> head,
+        object payload, int offset, int length, bool mayWait)
     {
         if (_isClosed) return SendResult.Closed;
         if (!TryCharge((long)length + ItemBytes, connection, generation, mayWait)) return Refused(mayWait);
@@ -271,12 +276,14 @@ internal sealed partial class Mailbox
     private InboxItem NewItem(DataKind kind, uint generation, object? payload, int offset, int length)
     {
         InboxItem item = _loop.InboxItems.Take();
-        (item.Kind, item.Generation, item.Payload, item.Offset, item.Length) = (kind, generation, payload, offset, length);
+        (item.Kind, item.Generation, item.Payload, item.Offset, item.Length) = (kind, generation, payload,
+            offset, length);
         return item;
     }
 
     /// <summary>Copies bytes into as many entries as they need. Runs outside the lock of the inbox.</summary>
-    private InboxItem Copy(uint generation, ReadOnlySpan<byte> head, ReadOnlySpan<byte> body, bool isSmall, out InboxItem last)
+    private InboxItem Copy(uint generation, ReadOnlySpan<byte> head, ReadOnlySpan<byte> body, bool isSmall,
+        out InboxItem last)
     {
         InboxItem first = last = NewBytes(generation, isSmall && head.Length + body.Length <= InboxItem.SmallCapacity);
         Fill(ref last, head);
@@ -384,7 +391,8 @@ internal sealed partial class Mailbox
 
     private static bool Concerns(in DataItem item, Connection connection) => item.Kind switch
     {
-        DataKind.Broadcast or DataKind.FormedBroadcast or DataKind.SharedBroadcast or DataKind.LeaveAll => ((GroupShard)item.Payload!).Contains(connection),
+        DataKind.Broadcast or DataKind.FormedBroadcast or DataKind.SharedBroadcast or DataKind.LeaveAll =>
+            ((GroupShard)item.Payload!).Contains(connection),
         DataKind.Join => ReferenceEquals(item.Connection, connection) && item.Generation == connection.Generation,
         _ => false,
     };
@@ -415,7 +423,8 @@ internal sealed partial class Mailbox
     private void TakeListed()
     {
         // Only the loop takes; it closes the list in Close.
-        if (Volatile.Read(ref _listed) is { } head && !ReferenceEquals(head, s_closed)) AddListed(Interlocked.Exchange(ref _listed, null));
+        if (Volatile.Read(ref _listed) is { } head && !ReferenceEquals(head, s_closed))
+            AddListed(Interlocked.Exchange(ref _listed, null));
     }
 
     private void AddListed(SendInbox? taken)

@@ -92,8 +92,10 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
     private readonly Loop _loop;
     private readonly MailboxBudget _budget;
 
-    private (ControlAction Action, object? First, object? Second, long Value)[] _control = new (ControlAction, object?, object?, long)[16];
-    private (ControlAction Action, object? First, object? Second, long Value)[] _controlDraining = new (ControlAction, object?, object?, long)[16];
+    private (ControlAction Action, object? First, object? Second, long Value)[] _control =
+        new (ControlAction, object?, object?, long)[16];
+    private (ControlAction Action, object? First, object? Second, long Value)[] _controlDraining =
+        new (ControlAction, object?, object?, long)[16];
     private int _controlCount;
 
     private DataItems _data = new();
@@ -148,7 +150,8 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
     internal int WaitingItems => _data.Count;
 
     /// <summary>Memory that it holds for bytes and items now: two arenas, two lists.</summary>
-    internal (long Bytes, int Items) Capacity => (_arena.Capacity + _arenaDraining.Capacity, (_data.SegmentCount + _dataDraining.SegmentCount) * DataItems.SegmentItems);
+    internal (long Bytes, int Items) Capacity => (_arena.Capacity + _arenaDraining.Capacity,
+        (_data.SegmentCount + _dataDraining.SegmentCount) * DataItems.SegmentItems);
 
     // ------------------------------------------------------------------ posting, any thread
 
@@ -171,7 +174,8 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
     /// Copies the bytes of one datagram, or of a run of one size, in; the peer goes before them. The caller has reserved them on the socket.
     /// A caller on another loop is not held: it has no reading to stop.
     /// </summary>
-    internal SendResult PostDatagrams(DatagramResident socket, int datagramBytes, in DatagramPeer peer, ReadOnlySpan<byte> data, bool mayWait = false)
+    internal SendResult PostDatagrams(DatagramResident socket, int datagramBytes, in DatagramPeer peer,
+        ReadOnlySpan<byte> data, bool mayWait = false)
     {
         Span<byte> head = stackalloc byte[DatagramPeer.PackedBytes];
         peer.Pack(head);
@@ -185,7 +189,16 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
             if (!isClosed)
             {
                 (int chunk, int offset) = _arena.Append(head, data);
-                Add() = new DataItem { Kind = DataKind.Datagrams, Payload = socket, Extra = peer.Name, Chunk = chunk, Offset = offset, Length = length, FirstMessage = datagramBytes };
+                Add() = new DataItem
+                {
+                    Kind = DataKind.Datagrams,
+                    Payload = socket,
+                    Extra = peer.Name,
+                    Chunk = chunk,
+                    Offset = offset,
+                    Length = length,
+                    FirstMessage = datagramBytes
+                };
             }
         }
 
@@ -302,12 +315,20 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
     }
 
     /// <summary>An item without bytes of its own: never refused while the loop lives.</summary>
-    internal bool PostItem(DataKind kind, Connection? connection, uint generation, object? payload = null, object? extra = null)
+    internal bool PostItem(DataKind kind, Connection? connection, uint generation, object? payload = null,
+        object? extra = null)
     {
         lock (_gate)
         {
             if (_isClosed) return false;
-            Add() = new DataItem { Kind = kind, Connection = connection, Generation = generation, Payload = payload, Extra = extra };
+            Add() = new DataItem
+            {
+                Kind = kind,
+                Connection = connection,
+                Generation = generation,
+                Payload = payload,
+                Extra = extra
+            };
         }
 
         WakeIfSleeping();
@@ -369,7 +390,8 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
     }
 
     /// <summary>A larger one than half of the room needs that half: small ones without end do not keep it out.</summary>
-    private static bool HasRunRoom(long taken, int length, long limit) => taken + Math.Min(RunCost(length), limit / 2) <= limit;
+    private static bool HasRunRoom(long taken, int length, long limit) =>
+        taken + Math.Min(RunCost(length), limit / 2) <= limit;
 
     private static long RunCost(int length) => (long)length + MessageBytes;
 
@@ -397,7 +419,15 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
             isClosed = _isClosed;
             if (!isClosed)
             {
-                if (loan is not null) Add() = new DataItem { Kind = DataKind.SharedBroadcast, Payload = shard, Extra = extra, Length = data.Length, FirstMessage = data.Offset };
+                if (loan is not null)
+                    Add() = new DataItem
+                    {
+                        Kind = DataKind.SharedBroadcast,
+                        Payload = shard,
+                        Extra = extra,
+                        Length = data.Length,
+                        FirstMessage = data.Offset
+                    };
                 else if (data.Forms.Length > 0) AppendFormed(shard, data, extra);
                 else AppendBroadcast(shard, data.Bytes, extra);
                 _runBytesPosted += RunCost(data.Length);
@@ -424,7 +454,17 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
         (int chunk, int offset) = _arena.Append(data.Bytes, default);
         int first = _messageCount;
         foreach (int length in data.Forms) AddMessage(length);
-        Add() = new DataItem { Kind = DataKind.FormedBroadcast, Payload = shard, Extra = extra, Chunk = chunk, Offset = offset, Length = data.Length, FirstMessage = first, Messages = data.Forms.Length };
+        Add() = new DataItem
+        {
+            Kind = DataKind.FormedBroadcast,
+            Payload = shard,
+            Extra = extra,
+            Chunk = chunk,
+            Offset = offset,
+            Length = data.Length,
+            FirstMessage = first,
+            Messages = data.Forms.Length
+        };
     }
 
     private void AddMessage(int length)
@@ -441,10 +481,22 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
         {
             // An operation counts for itself: it is a new object each time, and so never joins.
             ref DataItem last = ref _data[_data.Count - 1];
-            if (last.Kind == DataKind.Broadcast && !_wasStamped && ReferenceEquals(last.Payload, shard) && ReferenceEquals(last.Extra, extra) && TryJoin(ref last, chunk, data.Length)) return;
+            if (last.Kind == DataKind.Broadcast && !_wasStamped && ReferenceEquals(last.Payload, shard)
+                && ReferenceEquals(last.Extra, extra) && TryJoin(ref last, chunk, data.Length))
+                return;
         }
 
-        Add() = new DataItem { Kind = DataKind.Broadcast, Payload = shard, Extra = extra, Chunk = chunk, Offset = offset, Length = data.Length, FirstMessage = _messageCount - 1, Messages = 1 };
+        Add() = new DataItem
+        {
+            Kind = DataKind.Broadcast,
+            Payload = shard,
+            Extra = extra,
+            Chunk = chunk,
+            Offset = offset,
+            Length = data.Length,
+            FirstMessage = _messageCount - 1,
+            Messages = 1
+        };
     }
 
     /// <summary>Its bytes are the arena's last ones: the new ones follow directly, unless a chunk has ended in between. Not more than a run holds.</summary>
@@ -526,7 +578,8 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
     // ------------------------------------------------------------------ waiting for room, any thread but a loop's
 
     /// <summary>Completes when the lane was drained. At once when there is room for <paramref name="length"/> bytes of broadcast.</summary>
-    internal ValueTask<bool> WaitForRoom(int length, CancellationToken cancellation) => WaitForRoom(length, Timeout.InfiniteTimeSpan, cancellation);
+    internal ValueTask<bool> WaitForRoom(int length, CancellationToken cancellation) =>
+        WaitForRoom(length, Timeout.InfiniteTimeSpan, cancellation);
 
     /// <summary>The same, for at most so long: then it gives false.</summary>
     internal ValueTask<bool> WaitForRoom(int length, TimeSpan timeout, CancellationToken cancellation)
@@ -666,7 +719,8 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
         {
             case DataKind.Join:
                 if (item.Connection!.HasInbox) item.Connection.MoveInbox(_drained);
-                ((GroupShard)item.Payload!).DrainJoin(item.Connection, item.Generation, item.Extra is int memberClass ? memberClass : 0);
+                ((GroupShard)item.Payload!).DrainJoin(item.Connection, item.Generation,
+                    item.Extra is int memberClass ? memberClass : 0);
                 break;
             case DataKind.Leave:
                 ((GroupShard)item.Payload!).DrainLeave(item.Connection!, item.Generation);
@@ -687,7 +741,8 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
             case DataKind.Datagrams:
                 _budget.GiveBack(item.Length + ItemBytes);
                 ReadOnlySpan<byte> datagrams = _arenaDraining.Slice(item.Chunk, item.Offset, item.Length);
-                ((DatagramResident)item.Payload!).DrainDatagrams(datagrams[DatagramPeer.PackedBytes..], item.FirstMessage, DatagramPeer.Unpack(datagrams, (UnixName?)item.Extra));
+                ((DatagramResident)item.Payload!).DrainDatagrams(datagrams[DatagramPeer.PackedBytes..],
+                    item.FirstMessage, DatagramPeer.Unpack(datagrams, (UnixName?)item.Extra));
                 break;
             case DataKind.DatagramOperation:
                 ((DatagramResident)item.Payload!).DrainOperation(item.Extra!);
@@ -710,7 +765,8 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
     {
         foreach ((Loop loop, Connection connection, uint generation) in overcommitted)
         {
-            loop.Mailbox.PostControl(static (_, c, _, g) => ((Connection)c!).ReleaseMailboxHold((uint)g), connection, null, generation);
+            loop.Mailbox.PostControl(static (_, c, _, g) => ((Connection)c!).ReleaseMailboxHold((uint)g), connection,
+                null, generation);
         }
     }
 

@@ -22,7 +22,9 @@ internal sealed class MailboxBudget
     internal MailboxBudget(Engine engine, long limit)
     {
         _engine = engine;
-        Limit = limit > 0 ? limit : Math.Clamp(GC.GetGCMemoryInfo().TotalAvailableMemoryBytes / 8, DefaultLeast, DefaultMost);
+        Limit = limit > 0
+            ? limit
+            : Math.Clamp(GC.GetGCMemoryInfo().TotalAvailableMemoryBytes / 8, DefaultLeast, DefaultMost);
     }
 
     internal long Limit { get; }
@@ -72,8 +74,10 @@ internal sealed class MailboxBudget
         if (!_notices.TryTake(_engine.NowMs)) return;
         _engine.Report(new DiagnosticEvent(
             DiagnosticEventKind.MailboxFull,
-            $"A send of another thread was refused with Full, though its session had room: {Used / 1024} KiB are on their way to the loops, and the limit is {Limit / 1024} KiB (EngineOptions.MailboxLimitBytes). "
-            + "A loop is blocked, or gets more than it can take. Further refusals of the next minute are only counted (Engine.ReadCounters).",
+            $"A send of another thread was refused with Full, though its session had room: {Used / 1024} KiB are on "
+            + $"their way to the loops, and the limit is {Limit / 1024} KiB (EngineOptions.MailboxLimitBytes). "
+            + "A loop is blocked, or gets more than it can take. Further refusals of the next minute are only counted "
+            + "(Engine.ReadCounters).",
             "mailbox-full.md"));
     }
 }

@@ -84,7 +84,8 @@ internal sealed class Resolver(Engine engine)
         }
 
         // A loop that has ended accepts no posts, and its connects have ended with it.
-        foreach (ILookupWaiter dial in waiting) dial.Loop.PostControl(static (_, d, l, _) => ((ILookupWaiter)d!).LookupEnded((HostLookup)l!), dial, lookup);
+        foreach (ILookupWaiter dial in waiting)
+            dial.Loop.PostControl(static (_, d, l, _) => ((ILookupWaiter)d!).LookupEnded((HostLookup)l!), dial, lookup);
         if (next is not null) engine.StartLookup(next);
     }
 }

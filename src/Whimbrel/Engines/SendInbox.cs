@@ -44,7 +44,9 @@ internal sealed class SendInbox(Resident owner)
         // tidy: allowed because this is where threads meet; a copy of 32 KiB at most, never nested
         lock (_gate)
         {
-            if (_last is not { Kind: DataKind.Send, Payload: null } last || last.Generation != generation || last.Stamp != mailbox.Stamp() || last.Room.Length < head.Length + body.Length) return false;
+            if (_last is not { Kind: DataKind.Send, Payload: null } last || last.Generation != generation
+                || last.Stamp != mailbox.Stamp() || last.Room.Length < head.Length + body.Length)
+                return false;
             if (!isHeld && !TryListHere(mailbox)) return false;
             last.Write(head);
             last.Write(body);
@@ -59,13 +61,15 @@ internal sealed class SendInbox(Resident owner)
     /// its own. That entry is <paramref name="fresh"/>, which is the next free entry or null afterwards. Returns Full
     /// if an entry is needed and <paramref name="fresh"/> is null.
     /// </summary>
-    internal SendResult Share(Mailbox mailbox, uint generation, in SharedCopy copy, int length, int charge, ref InboxItem? fresh)
+    internal SendResult Share(Mailbox mailbox, uint generation, in SharedCopy copy, int length, int charge,
+        ref InboxItem? fresh)
     {
         // tidy: allowed because this is where threads meet; a few instructions, never nested
         lock (_gate)
         {
             long stamp = mailbox.Stamp();
-            if (_last is { Kind: DataKind.Send } last && ReferenceEquals(last.Payload, copy.Block) && last.Offset + last.Length == copy.Offset
+            if (_last is { Kind: DataKind.Send } last && ReferenceEquals(last.Payload, copy.Block)
+                && last.Offset + last.Length == copy.Offset
                 && last.Generation == generation && last.Stamp == stamp)
             {
                 last.Length += length;
@@ -182,7 +186,9 @@ internal sealed class SendInbox(Resident owner)
         lock (_gate)
         {
             if (_first is not { } item) return null;
-            if (item.Stamp > limit || (isAhead && item.Kind is DataKind.Close or DataKind.ShutdownSend or DataKind.Upgrade)) return null;
+            if (item.Stamp > limit
+                || (isAhead && item.Kind is DataKind.Close or DataKind.ShutdownSend or DataKind.Upgrade))
+                return null;
             Volatile.Write(ref _first, item.Next);
             if (item.Next is null) _last = null;
             item.Next = null;

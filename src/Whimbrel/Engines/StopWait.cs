@@ -65,5 +65,6 @@ internal sealed class StopWait<T> : Completion<T>, IEndWait
         if (_session is not null && strand.Runs(_session)) strand.BlocksOnEnd(this);
     }
 
-    private protected override void Offload(Action<object?> continuation, object? state) => Engine.OffloadSurely(continuation, state);
+    private protected override void Offload(Action<object?> continuation, object? state) =>
+        Engine.OffloadSurely(continuation, state);
 }

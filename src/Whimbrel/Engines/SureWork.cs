@@ -19,7 +19,8 @@ internal sealed class SureWork : IThreadPoolWorkItem
         _engine = engine;
         _action = action;
         _state = state;
-        _deadline = engine.StartDeadline(TimeSpan.FromMilliseconds(PatienceMs), static work => ((SureWork)work!).Run(), this);
+        _deadline = engine.StartDeadline(TimeSpan.FromMilliseconds(PatienceMs),
+            static work => ((SureWork)work!).Run(), this);
     }
 
     void IThreadPoolWorkItem.Execute()

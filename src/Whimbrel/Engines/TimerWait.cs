@@ -4,7 +4,8 @@ namespace Whimbrel.Engines;
 /// A wait for a timer by an awaiting or blocked caller. Completed once, on the timer's loop; only its token ends it
 /// with an exception.
 /// </summary>
-internal sealed class TimerWait(LoopTimer timer, CancellationToken cancellation, ManualResetEventSlim? blocked = null) : Completion<bool>(timer.Loop.Engine)
+internal sealed class TimerWait(LoopTimer timer, CancellationToken cancellation, ManualResetEventSlim? blocked = null)
+    : Completion<bool>(timer.Loop.Engine)
 {
     private CancellationTokenRegistration _registration;
 
@@ -14,12 +15,14 @@ internal sealed class TimerWait(LoopTimer timer, CancellationToken cancellation,
     internal void WatchCancellation()
     {
         if (!cancellation.CanBeCanceled) return;
-        TokenWatch.Store(ref _registration, cancellation.UnsafeRegister(static wait => ((TimerWait)wait!).GiveUp(), this));
+        TokenWatch.Store(ref _registration,
+            cancellation.UnsafeRegister(static wait => ((TimerWait)wait!).GiveUp(), this));
         if (IsCompleted) _registration.Unregister();
     }
 
     /// <summary>Cancels the wait. Any thread. A loop that has ended has already completed it.</summary>
-    internal void GiveUp() => timer.Loop.PostControl(static (_, t, w, _) => ((LoopTimer)t!).GiveUpWait((TimerWait)w!), timer, this);
+    internal void GiveUp() =>
+        timer.Loop.PostControl(static (_, t, w, _) => ((LoopTimer)t!).GiveUpWait((TimerWait)w!), timer, this);
 
     internal void End(bool fired)
     {

@@ -135,7 +135,8 @@ internal sealed class Timers
         {
             int index = timer.QueueIndex;
             // Otherwise it was cancelled, or started again for later.
-            if (index != LoopTimer.NotQueued && timer.DueMs < _heap[index].Ms) SiftUp(index, new Entry { Ms = timer.DueMs, Timer = timer });
+            if (index != LoopTimer.NotQueued && timer.DueMs < _heap[index].Ms)
+                SiftUp(index, new Entry { Ms = timer.DueMs, Timer = timer });
         }
 
         _forNextTurn.Clear();

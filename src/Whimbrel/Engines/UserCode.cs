@@ -26,14 +26,16 @@ internal static class UserCode
     }
 
     /// <summary>Returns the name of work that belongs to no session, with its delegate or async method.</summary>
-    internal static string TextOf(string work, object? subject) => MethodOf(subject) is { } method ? $"{work} ({method})" : work;
+    internal static string TextOf(string work, object? subject) =>
+        MethodOf(subject) is { } method ? $"{work} ({method})" : work;
 
     /// <summary>
     /// False for work that this library itself has posted to a loop. A continuation always counts as user code, because
     /// an async method of the library may continue in the user's method that awaits it.
     /// </summary>
     internal static bool IsUsers(string work, object? subject) =>
-        work == Continuation || work is not (PostedAction or Timer) || (subject is Delegate made ? !IsOurs(made.Method.DeclaringType) : work == Timer && !IsOurs(subject?.GetType()));
+        work == Continuation || work is not (PostedAction or Timer) || (subject is Delegate made
+            ? !IsOurs(made.Method.DeclaringType) : work == Timer && !IsOurs(subject?.GetType()));
 
     /// <summary>
     /// True for types of this library: its assemblies have an attribute (src/Directory.Build.props), those of its tests
@@ -73,7 +75,8 @@ internal static class UserCode
         // The runtime keeps an async method in a generic object; one of its type arguments is the state machine.
         foreach (Type argument in subject?.GetType().GenericTypeArguments ?? [])
         {
-            if (typeof(IAsyncStateMachine).IsAssignableFrom(argument)) return $"{ClassOf(argument.DeclaringType)}.{Plain(argument.Name)}";
+            if (typeof(IAsyncStateMachine).IsAssignableFrom(argument))
+                return $"{ClassOf(argument.DeclaringType)}.{Plain(argument.Name)}";
         }
 
         return null;
@@ -92,5 +95,6 @@ internal static class UserCode
     /// Returns the method of a generated name: "&lt;Main&gt;b__0" is a lambda in Main, "&lt;ServeAsync&gt;d__3" the
     /// method itself.
     /// </summary>
-    private static string Plain(string name) => name.StartsWith('<') && name.IndexOf('>') is > 1 and var end ? name[1..end] : name;
+    private static string Plain(string name) =>
+        name.StartsWith('<') && name.IndexOf('>') is > 1 and var end ? name[1..end] : name;
 }

@@ -22,7 +22,8 @@ public sealed class FrameFormat
 
     private FrameFormat(FrameKind kind, byte[] delimiter, int limitBytes, int emptyLimit)
     {
-        if (limitBytes is < 1 or > 1 << 30) Diagnostics.Throw.OutOfRange(nameof(limitBytes), limitBytes, "between 1 byte and 1 GiB");
+        if (limitBytes is < 1 or > 1 << 30)
+            Diagnostics.Throw.OutOfRange(nameof(limitBytes), limitBytes, "between 1 byte and 1 GiB");
         if (emptyLimit < 0) Diagnostics.Throw.OutOfRange(nameof(emptyLimit), emptyLimit, "0 or more");
         Kind = kind;
         _delimiter = delimiter;
@@ -62,13 +63,16 @@ public sealed class FrameFormat
     /// <param name="limitBytes">Maximum message length, see <see cref="LimitBytes"/>; 1 byte to 1 GiB.</param>
     /// <param name="emptyLimit">Maximum number of empty messages, see <see cref="EmptyLimit"/>; 0 or more.</param>
     public static FrameFormat LengthPrefix(
-        int prefixBytes, bool littleEndian = false, bool countsItself = false, int headerBytes = 0, int limitBytes = DefaultLimit, int emptyLimit = DefaultEmpty)
+        int prefixBytes, bool littleEndian = false, bool countsItself = false, int headerBytes = 0,
+        int limitBytes = DefaultLimit, int emptyLimit = DefaultEmpty)
     {
-        if (prefixBytes is not (1 or 2 or 4 or 8)) Diagnostics.Throw.OutOfRange(nameof(prefixBytes), prefixBytes, "1, 2, 4 or 8");
+        if (prefixBytes is not (1 or 2 or 4 or 8))
+            Diagnostics.Throw.OutOfRange(nameof(prefixBytes), prefixBytes, "1, 2, 4 or 8");
         CheckHeader(headerBytes);
         return new FrameFormat(FrameKind.Prefix, [], limitBytes, emptyLimit)
         {
-            PrefixBytes = prefixBytes, IsLittleEndian = littleEndian, CountsItself = countsItself, HeaderBytes = headerBytes,
+            PrefixBytes = prefixBytes, IsLittleEndian = littleEndian, CountsItself = countsItself,
+            HeaderBytes = headerBytes,
         };
     }
 
@@ -79,7 +83,8 @@ public sealed class FrameFormat
     /// <param name="headerBytes">Number of bytes before the length that belong to the message, 0 to 64.</param>
     /// <param name="limitBytes">Maximum message length, see <see cref="LimitBytes"/>; 1 byte to 1 GiB.</param>
     /// <param name="emptyLimit">Maximum number of empty messages, see <see cref="EmptyLimit"/>; 0 or more.</param>
-    public static FrameFormat VarintPrefix(int headerBytes = 0, int limitBytes = DefaultLimit, int emptyLimit = DefaultEmpty)
+    public static FrameFormat VarintPrefix(int headerBytes = 0, int limitBytes = DefaultLimit,
+        int emptyLimit = DefaultEmpty)
     {
         CheckHeader(headerBytes);
         return new FrameFormat(FrameKind.Varint, [], limitBytes, emptyLimit) { HeaderBytes = headerBytes };
@@ -90,10 +95,15 @@ public sealed class FrameFormat
     /// <param name="keep">True if the delimiter is part of the delivered message.</param>
     /// <param name="limitBytes">Maximum message length, see <see cref="LimitBytes"/>; 1 byte to 1 GiB.</param>
     /// <param name="emptyLimit">Maximum number of empty messages, see <see cref="EmptyLimit"/>; 0 or more.</param>
-    public static FrameFormat Delimited(ReadOnlySpan<byte> delimiter, bool keep = false, int limitBytes = DefaultLimit, int emptyLimit = DefaultEmpty)
+    public static FrameFormat Delimited(ReadOnlySpan<byte> delimiter, bool keep = false, int limitBytes = DefaultLimit,
+        int emptyLimit = DefaultEmpty)
     {
-        if (delimiter.Length is < 1 or > MostDelimiter) Diagnostics.Throw.OutOfRange(nameof(delimiter), delimiter.Length, "1 to 64 bytes long");
-        return new FrameFormat(FrameKind.Delimiter, delimiter.ToArray(), limitBytes, emptyLimit) { KeepsDelimiter = keep };
+        if (delimiter.Length is < 1 or > MostDelimiter)
+            Diagnostics.Throw.OutOfRange(nameof(delimiter), delimiter.Length, "1 to 64 bytes long");
+        return new FrameFormat(FrameKind.Delimiter, delimiter.ToArray(), limitBytes, emptyLimit)
+        {
+            KeepsDelimiter = keep
+        };
     }
 
     /// <summary>
@@ -127,18 +137,27 @@ public sealed class FrameFormat
     /// <summary>Checks the message and writes the bytes before it.</summary>
     internal int WriteHead(Span<byte> to, ReadOnlySpan<byte> message, ReadOnlySpan<byte> header)
     {
-        if (header.Length != HeaderBytes) throw new ArgumentException($"The header has {header.Length} bytes, and the format says {HeaderBytes}.", nameof(header));
-        if (message.Length > LimitBytes) throw new ArgumentException($"The message has {message.Length} bytes, and the limit of the format is {LimitBytes}.", nameof(message));
+        if (header.Length != HeaderBytes)
+            throw new ArgumentException($"The header has {header.Length} bytes, and the format says {HeaderBytes}.",
+                nameof(header));
+        if (message.Length > LimitBytes) throw new ArgumentException(
+            $"The message has {message.Length} bytes, and the limit of the format is {LimitBytes}.", nameof(message));
         header.CopyTo(to);
         switch (Kind)
         {
             case FrameKind.Prefix: return HeaderBytes + WritePrefix(to[HeaderBytes..], message.Length);
             case FrameKind.Varint: return HeaderBytes + WriteVarint(to[HeaderBytes..], message.Length);
             case FrameKind.Fixed:
-                if (message.Length != LimitBytes) throw new ArgumentException($"The message has {message.Length} bytes, and those of the format have {LimitBytes}.", nameof(message));
+                if (message.Length != LimitBytes)
+                    throw new ArgumentException(
+                        $"The message has {message.Length} bytes, and those of the format have {LimitBytes}.",
+                        nameof(message));
                 return 0;
             default:
-                if (WouldEndEarly(message)) throw new ArgumentException("The message holds what ends a message of this format: the peer would see two, or another one.", nameof(message));
+                if (WouldEndEarly(message))
+                    throw new ArgumentException(
+                        "The message holds what ends a message of this format: the peer would see two, or another one.",
+                        nameof(message));
                 return 0;
         }
     }
@@ -146,7 +165,8 @@ public sealed class FrameFormat
     private int WritePrefix(Span<byte> to, int length)
     {
         ulong number = (ulong)length + (CountsItself ? (ulong)PrefixBytes : 0);
-        if (PrefixBytes < 8 && number >> (8 * PrefixBytes) != 0) throw new ArgumentException($"A length of {number} does not fit into {PrefixBytes} bytes.", nameof(length));
+        if (PrefixBytes < 8 && number >> (8 * PrefixBytes) != 0)
+            throw new ArgumentException($"A length of {number} does not fit into {PrefixBytes} bytes.", nameof(length));
         Span<byte> bytes = stackalloc byte[8];
         if (IsLittleEndian) BinaryPrimitives.WriteUInt64LittleEndian(bytes, number);
         else BinaryPrimitives.WriteUInt64BigEndian(bytes, number << (8 * (8 - PrefixBytes)));
@@ -181,7 +201,8 @@ public sealed class FrameFormat
 
     private static void CheckHeader(int headerBytes)
     {
-        if (headerBytes is < 0 or > MostHeader) Diagnostics.Throw.OutOfRange(nameof(headerBytes), headerBytes, "0 to 64");
+        if (headerBytes is < 0 or > MostHeader)
+            Diagnostics.Throw.OutOfRange(nameof(headerBytes), headerBytes, "0 to 64");
     }
 
     internal enum FrameKind

@@ -98,9 +98,15 @@ public sealed class FrameReader(FrameFormat format)
         ulong length = size switch
         {
             1 => number[0],
-            2 => isLittle ? BinaryPrimitives.ReadUInt16LittleEndian(number) : BinaryPrimitives.ReadUInt16BigEndian(number),
-            4 => isLittle ? BinaryPrimitives.ReadUInt32LittleEndian(number) : BinaryPrimitives.ReadUInt32BigEndian(number),
-            _ => isLittle ? BinaryPrimitives.ReadUInt64LittleEndian(number) : BinaryPrimitives.ReadUInt64BigEndian(number),
+            2 => isLittle
+                ? BinaryPrimitives.ReadUInt16LittleEndian(number)
+                : BinaryPrimitives.ReadUInt16BigEndian(number),
+            4 => isLittle
+                ? BinaryPrimitives.ReadUInt32LittleEndian(number)
+                : BinaryPrimitives.ReadUInt32BigEndian(number),
+            _ => isLittle
+                ? BinaryPrimitives.ReadUInt64LittleEndian(number)
+                : BinaryPrimitives.ReadUInt64BigEndian(number),
         };
         if (length > long.MaxValue) return Fail(FrameError.LengthOverflow);
         if (_format.CountsItself)
@@ -142,7 +148,8 @@ public sealed class FrameReader(FrameFormat format)
         frame = default;
         ReadOnlySpan<byte> delimiter = _format.DelimiterBytes;
         ReadOnlySpan<byte> window = unread.Length > _most ? unread[.._most] : unread;
-        int found = delimiter.Length == 1 ? window[_scanned..].IndexOf(delimiter[0]) : window[_scanned..].IndexOf(delimiter);
+        int found =
+            delimiter.Length == 1 ? window[_scanned..].IndexOf(delimiter[0]) : window[_scanned..].IndexOf(delimiter);
         if (found < 0)
         {
             if (window.Length == _most) return Fail(FrameError.TooLong);

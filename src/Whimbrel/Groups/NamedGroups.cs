@@ -96,5 +96,6 @@ public sealed class NamedGroups : IEnumerable<SessionGroup>
     internal bool TryList(SessionGroup group) => _listed.TryAdd(group.Name, group);
 
     /// <summary>Removes a group. The caller holds the group's lock.</summary>
-    internal void Unlist(SessionGroup group) => _listed.TryRemove(new KeyValuePair<string, SessionGroup>(group.Name, group));
+    internal void Unlist(SessionGroup group) =>
+        _listed.TryRemove(new KeyValuePair<string, SessionGroup>(group.Name, group));
 }

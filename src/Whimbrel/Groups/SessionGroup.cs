@@ -98,10 +98,15 @@ public class SessionGroup
     public void Join(Session session, int memberClass)
     {
         CheckChange(session);
-        if ((uint)memberClass >= MemberClasses) Throw.OutOfRange(nameof(memberClass), memberClass, $"between 0 and {MemberClasses - 1}");
-        if (!session.HasConnected) Throw.State($"{session.DisplayName} cannot join a group before it is connected. Call Join in OnConnected or later.");
+        if ((uint)memberClass >= MemberClasses)
+            Throw.OutOfRange(nameof(memberClass), memberClass, $"between 0 and {MemberClasses - 1}");
+        if (!session.HasConnected)
+            Throw.State($"{session.DisplayName} cannot join a group before it is connected. Call Join in "
+                + $"OnConnected or later.");
         if (memberClass == 0 && session.MemberClass != 0)
-            throw new ArgumentException($"Members of class 0 get plain bytes, and the protocol of {session.DisplayName} has a form of its own. Use Join(session), which knows its class.", nameof(memberClass));
+            throw new ArgumentException($"Members of class 0 get plain bytes, and the protocol of "
+                + $"{session.DisplayName} has a form of its own. Use Join(session), which knows its class.",
+                nameof(memberClass));
         if (session.Connection is not { } connection) return;
         // Held from here on: until the loop processes the join, another member's leave must not drop the group, and
         // broadcasts are encoded for this class.
@@ -113,7 +118,9 @@ public class SessionGroup
             connection.SettleForeign();
             shard.DrainJoin(connection, session.Generation, memberClass);
         }
-        else if (!connection.Loop.Mailbox.PostItem(DataKind.Join, connection, session.Generation, shard, memberClass == 0 ? null : memberClass)) group.Release(memberClass);
+        else if (!connection.Loop.Mailbox.PostItem(DataKind.Join, connection,
+            session.Generation, shard, memberClass == 0 ? null : memberClass))
+            group.Release(memberClass);
     }
 
     /// <summary>Records whether a new member's protocol allows broadcasts of plain bytes.</summary>
@@ -126,7 +133,10 @@ public class SessionGroup
     private static void CheckForms(SessionGroup group, bool hasForms)
     {
         if (Volatile.Read(ref group._refusal) is not { } why || (hasForms && !group._isHost)) return;
-        if (group._isHost) Throw.State("The group of all sessions of a server takes plain bytes only, and the protocol of some members has a form of its own, so nothing was sent. Let the sessions join a SessionGroup in OnConnected, and broadcast to that.");
+        if (group._isHost)
+            Throw.State("The group of all sessions of a server takes plain bytes only, and the protocol of some "
+                + "members has a form of its own, so nothing was sent. Let the sessions join a SessionGroup in "
+                + "OnConnected, and broadcast to that.");
         Throw.State($"Broadcast sends plain bytes, and nothing was sent: {why}");
     }
 
@@ -196,7 +206,8 @@ public class SessionGroup
         foreach (GroupShard shard in shards)
         {
             // A loop that has ended has no members.
-            if (!shard.Loop.PostControl(static (_, v, s, _) => ((MemberVisit)v!).Run((GroupShard)s!), visit, shard)) visit.LoopDone();
+            if (!shard.Loop.PostControl(static (_, v, s, _) => ((MemberVisit)v!).Run((GroupShard)s!), visit, shard))
+                visit.LoopDone();
         }
 
         return task;
@@ -205,8 +216,10 @@ public class SessionGroup
     /// <summary>Not available for async functions, because their completion and exceptions would be ignored.</summary>
     /// <param name="function">Not called.</param>
     /// <exception cref="NotSupportedException">Always.</exception>
-    [Obsolete("ForEachAsync does not wait for async functions. Start one for each member in its own order: ForEachAsync(session => session.Post(async () => ...)).", error: true)]
-    public ValueTask ForEachAsync(Func<Session, Task> function) => throw new NotSupportedException("ForEachAsync takes no async function.");
+    [Obsolete("ForEachAsync does not wait for async functions. Start one for each member in its own order: "
+        + "ForEachAsync(session => session.Post(async () => ...)).", error: true)]
+    public ValueTask ForEachAsync(Func<Session, Task> function) =>
+        throw new NotSupportedException("ForEachAsync takes no async function.");
 
     private void CheckChange(Session session)
     {
@@ -234,7 +247,8 @@ public class SessionGroup
     /// <exception cref="InvalidOperationException">A member's protocol has its own encoding, such as WebSocket; the
     /// message names what to use instead.</exception>
     [OverloadResolutionPriority(1)]
-    public SendResult Broadcast(ReadOnlySpan<byte> data, Session? except = null) => SendToAll(new BroadcastData(data), except, null);
+    public SendResult Broadcast(ReadOnlySpan<byte> data, Session? except = null) =>
+        SendToAll(new BroadcastData(data), except, null);
 
     /// <summary>Sends the data to the members that match; otherwise as the other <c>Broadcast</c>.</summary>
     /// <param name="data">Bytes to send. May be reused at once.</param>
@@ -291,7 +305,8 @@ public class SessionGroup
         return SendToAll(source.Data, except, null);
     }
 
-    private SendResult BroadcastFormed<TState>(TState state, BroadcastEncoder<TState> encoder, Session? except, Func<Session, bool>? predicate)
+    private SendResult BroadcastFormed<TState>(TState state, BroadcastEncoder<TState> encoder, Session? except,
+        Func<Session, bool>? predicate)
         where TState : allows ref struct
     {
         ArgumentNullException.ThrowIfNull(encoder);
@@ -311,10 +326,13 @@ public class SessionGroup
     {
         ArgumentNullException.ThrowIfNull(bytes);
         ReadOnlyMemory<byte> memory = bytes.Memory;
-        if ((uint)offset > (uint)memory.Length) Throw.OutOfRange(nameof(offset), offset, $"between 0 and {memory.Length}");
-        if ((uint)length > (uint)(memory.Length - offset)) Throw.OutOfRange(nameof(length), length, $"between 0 and {memory.Length - offset}");
+        if ((uint)offset > (uint)memory.Length)
+            Throw.OutOfRange(nameof(offset), offset, $"between 0 and {memory.Length}");
+        if ((uint)length > (uint)(memory.Length - offset))
+            Throw.OutOfRange(nameof(length), length, $"between 0 and {memory.Length - offset}");
         // A short message is copied like any other, and combined with earlier broadcasts.
-        return new BroadcastSource(memory.Slice(offset, length), null, length < Connection.ByReferenceBytes ? null : bytes, offset);
+        return new BroadcastSource(memory.Slice(offset, length), null,
+            length < Connection.ByReferenceBytes ? null : bytes, offset);
     }
 
     private SendResult SendToAll(in BroadcastData data, Session? except, Func<Session, bool>? predicate)
@@ -396,7 +414,8 @@ public class SessionGroup
         ReadOnlyMemory<byte> data,
         Session? except = null,
         Func<Session, bool>? predicate = null,
-        CancellationToken cancellationToken = default) => BroadcastAsync(data, Timeout.InfiniteTimeSpan, except, predicate, cancellationToken);
+        CancellationToken cancellationToken = default) =>
+        BroadcastAsync(data, Timeout.InfiniteTimeSpan, except, predicate, cancellationToken);
 
     /// <summary>
     /// Sends as the other form does, with a maximum wait. After it <see cref="BroadcastResult.Result"/> is
@@ -415,7 +434,8 @@ public class SessionGroup
         Session? except = null,
         Func<Session, bool>? predicate = null,
         CancellationToken cancellationToken = default) =>
-        SessionOrder.Keep(SessionOrder.Leave(), SendToAllAsync(new BroadcastSource(data), timeout, except, predicate, cancellationToken));
+        SessionOrder.Keep(SessionOrder.Leave(),
+            SendToAllAsync(new BroadcastSource(data), timeout, except, predicate, cancellationToken));
 
     /// <summary>
     /// Waits for space on all loops, sends a message that is encoded for each class to all members that match, and
@@ -451,14 +471,17 @@ public class SessionGroup
             throw;
         }
 
-        return SessionOrder.Keep(SessionOrder.Leave(), SendFormsAsync(forms, timeout, except, predicate, cancellationToken));
+        return SessionOrder.Keep(SessionOrder.Leave(),
+            SendFormsAsync(forms, timeout, except, predicate, cancellationToken));
     }
 
-    private async ValueTask<BroadcastResult> SendFormsAsync(BroadcastForms forms, TimeSpan timeout, Session? except, Func<Session, bool>? predicate, CancellationToken cancellationToken)
+    private async ValueTask<BroadcastResult> SendFormsAsync(BroadcastForms forms, TimeSpan timeout, Session? except,
+        Func<Session, bool>? predicate, CancellationToken cancellationToken)
     {
         try
         {
-            return await SendToAllAsync(new BroadcastSource(forms.Written, forms.Lengths), timeout, except, predicate, cancellationToken).ConfigureAwait(false);
+            return await SendToAllAsync(new BroadcastSource(forms.Written, forms.Lengths), timeout, except, predicate,
+                cancellationToken).ConfigureAwait(false);
         }
         finally
         {
@@ -490,7 +513,8 @@ public class SessionGroup
     {
         BroadcastSource source = SourceOf(bytes, offset, length);
         IMemoryOwner<byte> loan = bytes.Lend();
-        return SessionOrder.Keep(SessionOrder.Leave(), SendLentAsync(source, loan, timeout, except, predicate, cancellationToken));
+        return SessionOrder.Keep(SessionOrder.Leave(),
+            SendLentAsync(source, loan, timeout, except, predicate, cancellationToken));
     }
 
     private async ValueTask<BroadcastResult> SendLentAsync(
@@ -511,9 +535,11 @@ public class SessionGroup
         }
     }
 
-    private async ValueTask<BroadcastResult> SendToAllAsync(BroadcastSource source, TimeSpan timeout, Session? except, Func<Session, bool>? predicate, CancellationToken cancellationToken)
+    private async ValueTask<BroadcastResult> SendToAllAsync(BroadcastSource source, TimeSpan timeout, Session? except,
+        Func<Session, bool>? predicate, CancellationToken cancellationToken)
     {
-        if (timeout < TimeSpan.Zero && timeout != Timeout.InfiniteTimeSpan) Throw.OutOfRange(nameof(timeout), timeout, "zero, positive, or Timeout.InfiniteTimeSpan");
+        if (timeout < TimeSpan.Zero && timeout != Timeout.InfiniteTimeSpan)
+            Throw.OutOfRange(nameof(timeout), timeout, "zero, positive, or Timeout.InfiniteTimeSpan");
         cancellationToken.ThrowIfCancellationRequested();
         int length = source.Bytes.Length;
         if (length == 0) return default;
@@ -530,7 +556,8 @@ public class SessionGroup
             bool isLimited = timeout != Timeout.InfiniteTimeSpan;
             TimeSpan rest = isLimited ? timeout - TimeSpan.FromMilliseconds(nowMs - beganMs.Value) : timeout;
             // A rest of zero could be read as no limit, so the requested timeout decides.
-            if ((isLimited && rest <= TimeSpan.Zero) || !await full.Loop.Mailbox.WaitForRoom(length, rest, cancellationToken).ConfigureAwait(false))
+            if ((isLimited && rest <= TimeSpan.Zero)
+                || !await full.Loop.Mailbox.WaitForRoom(length, rest, cancellationToken).ConfigureAwait(false))
             {
                 full.Loop.Engine.CountRefusedBroadcast();
                 return new BroadcastResult(0, 0, SendResult.Full);
@@ -541,17 +568,21 @@ public class SessionGroup
         }
 
         if (shards.Length == 0) return default;
-        return await PostCounted(shards, source, new BroadcastOperation(shards[0].Loop.Engine, except, predicate) { TimedFrom = timedFrom }, cancellationToken).ConfigureAwait(false);
+        return await PostCounted(shards, source,
+            new BroadcastOperation(shards[0].Loop.Engine, except, predicate) { TimedFrom = timedFrom },
+            cancellationToken).ConfigureAwait(false);
     }
 
     /// <summary>Posts the broadcast after space was reserved.</summary>
-    private static async ValueTask<BroadcastResult> PostCounted(GroupShard[] shards, BroadcastSource source, BroadcastOperation operation, CancellationToken cancellationToken)
+    private static async ValueTask<BroadcastResult> PostCounted(GroupShard[] shards, BroadcastSource source,
+        BroadcastOperation operation, CancellationToken cancellationToken)
     {
         object extra = source.Shared is { } shared ? new SharedBroadcast(shared, operation) : operation;
         foreach (GroupShard shard in shards)
         {
             operation.Expect();
-            if (shard.Loop.IsCurrent) operation.Count(shard.Broadcast(source.Data, operation.Except, operation.Predicate));
+            if (shard.Loop.IsCurrent)
+                operation.Count(shard.Broadcast(source.Data, operation.Except, operation.Predicate));
             else if (!shard.Loop.Mailbox.PostBroadcast(shard, source.Data, extra)) operation.Count(default);
         }
 
@@ -567,7 +598,8 @@ public class SessionGroup
     /// <param name="predicate">Filter, called on the member's loop. Null takes all.</param>
     /// <param name="cancellationToken">Cancels the wait. While waiting for space: no member receives the message. While
     /// waiting for the counts: all loops already have it.</param>
-    public ValueTask<BroadcastResult> BroadcastAsync(string text, Session? except = null, Func<Session, bool>? predicate = null, CancellationToken cancellationToken = default) =>
+    public ValueTask<BroadcastResult> BroadcastAsync(string text, Session? except = null,
+        Func<Session, bool>? predicate = null, CancellationToken cancellationToken = default) =>
         BroadcastAsync(text, Timeout.InfiniteTimeSpan, except, predicate, cancellationToken);
 
     /// <summary>
@@ -580,7 +612,8 @@ public class SessionGroup
     /// <param name="except">Session to skip, or null.</param>
     /// <param name="predicate">Filter, called on the member's loop. Null takes all.</param>
     /// <param name="cancellationToken">Cancels the wait, as in the other forms.</param>
-    public ValueTask<BroadcastResult> BroadcastAsync(string text, TimeSpan timeout, Session? except = null, Func<Session, bool>? predicate = null, CancellationToken cancellationToken = default)
+    public ValueTask<BroadcastResult> BroadcastAsync(string text, TimeSpan timeout, Session? except = null,
+        Func<Session, bool>? predicate = null, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(text);
         return BroadcastAsync(Encoding.UTF8.GetBytes(text), timeout, except, predicate, cancellationToken);
@@ -592,7 +625,8 @@ public class SessionGroup
     /// slow-consumer policy can act.
     /// </summary>
     /// <param name="cancellationToken">Cancels the wait.</param>
-    public ValueTask WaitForRoomAsync(CancellationToken cancellationToken = default) => SessionOrder.Keep(SessionOrder.Leave(), WaitForAllAsync(cancellationToken));
+    public ValueTask WaitForRoomAsync(CancellationToken cancellationToken = default) =>
+        SessionOrder.Keep(SessionOrder.Leave(), WaitForAllAsync(cancellationToken));
 
     /// <summary>
     /// Waits like <see cref="WaitForRoomAsync"/> and blocks: for producers with a thread of their own, which the loop
@@ -606,10 +640,13 @@ public class SessionGroup
         long beganAt = System.Diagnostics.Stopwatch.GetTimestamp();
         foreach (GroupShard shard in Volatile.Read(ref Target._shards))
         {
-            if (shard.Loop.Mailbox.BeginWaitForRoom(Mailbox.RunLimitBytes / 2) is { } room && !Block(room)) return false;
+            if (shard.Loop.Mailbox.BeginWaitForRoom(Mailbox.RunLimitBytes / 2) is { } room && !Block(room))
+                return false;
             if (!shard.IsCongested) continue;
             RoomWait waiter = new(shard.Loop.Engine);
-            if (shard.Loop.PostControl(static (_, s, w, _) => ((GroupShard)s!).AddWaiter((RoomWait)w!), shard, waiter) && !Block(waiter)) return false;
+            if (shard.Loop.PostControl(static (_, s, w, _) => ((GroupShard)s!).AddWaiter((RoomWait)w!), shard, waiter)
+                && !Block(waiter))
+                return false;
         }
 
         return true;
@@ -632,7 +669,8 @@ public class SessionGroup
             await shard.Loop.Mailbox.WaitForRoom(Mailbox.RunLimitBytes / 2, cancellationToken).ConfigureAwait(false);
             if (!shard.IsCongested) continue;
             RoomWait waiter = new(shard.Loop.Engine);
-            if (!shard.Loop.PostControl(static (_, s, w, _) => ((GroupShard)s!).AddWaiter((RoomWait)w!), shard, waiter)) continue;
+            if (!shard.Loop.PostControl(static (_, s, w, _) => ((GroupShard)s!).AddWaiter((RoomWait)w!), shard, waiter))
+                continue;
             ValueTask<bool> task = waiter.Task;
             waiter.WatchCancellation(cancellationToken);
             await task.ConfigureAwait(false);
@@ -709,7 +747,9 @@ public class SessionGroup
     /// joins, so no member is missed.
     /// </summary>
     private SessionGroup Target =>
-        Volatile.Read(ref _directory) is not { } directory || Volatile.Read(ref _isListed) ? this : directory.Find(Name) ?? this;
+        Volatile.Read(ref _directory) is not { } directory || Volatile.Read(ref _isListed)
+            ? this
+            : directory.Find(Name) ?? this;
 
     /// <summary>Makes this object stand for its name in a <see cref="NamedGroups"/>.</summary>
     internal void ActFor(NamedGroups directory) => _directory = directory;
@@ -721,7 +761,8 @@ public class SessionGroup
     {
         lock (_gate)
         {
-            if (_directory is not null) throw new InvalidOperationException($"The group '{Name}' is in a directory already.");
+            if (_directory is not null)
+                throw new InvalidOperationException($"The group '{Name}' is in a directory already.");
             if (!directory.TryList(this)) return false;
             _isKept = true;
             Volatile.Write(ref _isListed, true);

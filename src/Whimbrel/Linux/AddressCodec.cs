@@ -58,7 +58,8 @@ internal static unsafe class AddressCodec
         ushort family = BitConverter.ToUInt16(bytes);
         if (family == SocketAbi.AF_INET && length >= 8)
         {
-            return Connections.PeerAddress.V4(BitConverter.ToUInt32(bytes[4..]), BinaryPrimitives.ReadUInt16BigEndian(bytes[2..]));
+            return Connections.PeerAddress.V4(BitConverter.ToUInt32(bytes[4..]),
+                BinaryPrimitives.ReadUInt16BigEndian(bytes[2..]));
         }
 
         if (family == SocketAbi.AF_INET6 && length >= 28)

@@ -26,7 +26,8 @@ internal static unsafe class CurrentThread
             {
                 // A link to "1234/task/1240".
                 string? target = new FileInfo("/proc/thread-self").LinkTarget;
-                return target is not null && int.TryParse(target[(target.LastIndexOf('/') + 1)..], NumberStyles.None, CultureInfo.InvariantCulture, out int id) ? id : 0;
+                return target is not null && int.TryParse(target[(target.LastIndexOf('/') + 1)..], NumberStyles.None,
+                    CultureInfo.InvariantCulture, out int id) ? id : 0;
             }
             catch (Exception e) when (e is IOException or UnauthorizedAccessException)
             {

@@ -62,7 +62,8 @@ internal sealed unsafe class DescriptorMargin
         get
         {
             ulong* limits = stackalloc ulong[2];
-            lock (s_limit) return GetLimit(RLIMIT_NOFILE, limits) == 0 ? (long)Math.Min(limits[0], int.MaxValue) : int.MaxValue;
+            lock (s_limit)
+                return GetLimit(RLIMIT_NOFILE, limits) == 0 ? (long)Math.Min(limits[0], int.MaxValue) : int.MaxValue;
         }
     }
 
@@ -157,7 +158,8 @@ internal sealed unsafe class DescriptorMargin
         for (int top = limit; top > 0;)
         {
             int count = Math.Min(Look, top);
-            for (int i = 0; i < count; i++) requests[i] = new PollRequest { Descriptor = top - 1 - i, Events = 0, Answer = 0 };
+            for (int i = 0; i < count; i++)
+                requests[i] = new PollRequest { Descriptor = top - 1 - i, Events = 0, Answer = 0 };
             // The call fails if the limit was lowered in the meantime. The next descriptor then determines the mark
             // again.
             if (Poll(requests, (nuint)count, 0) < 0) return Math.Max(0, limit - margin);

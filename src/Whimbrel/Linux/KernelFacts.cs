@@ -19,7 +19,8 @@ internal readonly record struct KernelFacts(string Release, int? UringDisabled, 
         string status = Text($"{root}/proc/self/status");
         int at = status.IndexOf("\nSeccomp:", StringComparison.Ordinal);
         string seccomp = at < 0 ? "" : status[(at + "\nSeccomp:".Length)..].Split('\n')[0];
-        return new KernelFacts(Text($"{root}/proc/sys/kernel/osrelease").Trim(), Number(Text($"{root}/proc/sys/kernel/io_uring_disabled")), Number(seccomp));
+        return new KernelFacts(Text($"{root}/proc/sys/kernel/osrelease").Trim(),
+            Number(Text($"{root}/proc/sys/kernel/io_uring_disabled")), Number(seccomp));
     }
 
     private static string Text(string path)
@@ -34,5 +35,6 @@ internal readonly record struct KernelFacts(string Release, int? UringDisabled, 
         }
     }
 
-    private static int? Number(string text) => int.TryParse(text.Trim(), NumberStyles.None, CultureInfo.InvariantCulture, out int number) ? number : null;
+    private static int? Number(string text) =>
+        int.TryParse(text.Trim(), NumberStyles.None, CultureInfo.InvariantCulture, out int number) ? number : null;
 }

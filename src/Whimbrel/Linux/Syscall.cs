@@ -159,7 +159,8 @@ internal static unsafe class Syscall
     /// <summary>Submits and waits. Returns the number of submitted entries, or minus the error number.</summary>
     internal static int UringEnter(int fd, uint submit, uint complete, uint flags, void* argument, nuint argumentSize)
     {
-        nint taken = Call(UringAbi.EnterCall, fd, (nint)submit, (nint)complete, (nint)flags, (nint)argument, (nint)argumentSize);
+        nint taken = Call(UringAbi.EnterCall, fd, (nint)submit, (nint)complete, (nint)flags, (nint)argument,
+            (nint)argumentSize);
         return taken >= 0 ? (int)taken : -LastError;
     }
 

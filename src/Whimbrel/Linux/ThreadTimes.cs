@@ -48,7 +48,8 @@ internal readonly record struct ThreadTimes(long CpuMs, long QueuedMs, bool IsRu
     internal static bool TryParse(ReadOnlySpan<byte> counts, ReadOnlySpan<byte> state, out ThreadTimes times)
     {
         times = default;
-        if (!Utf8Parser.TryParse(counts, out long cpu, out int used) || used == counts.Length || counts[used] != ' ') return false;
+        if (!Utf8Parser.TryParse(counts, out long cpu, out int used) || used == counts.Length || counts[used] != ' ')
+            return false;
         if (!Utf8Parser.TryParse(counts[(used + 1)..], out long queued, out _)) return false;
         int at = state.LastIndexOf(") "u8) + 2;
         if (at < 2 || at >= state.Length) return false;

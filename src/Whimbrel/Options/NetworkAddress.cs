@@ -73,7 +73,9 @@ public sealed class NetworkAddress : IEquatable<NetworkAddress>
     public static NetworkAddress Parse(string text)
     {
         ArgumentNullException.ThrowIfNull(text);
-        return TryParse(text, out NetworkAddress? address, out string? mistake) ? address : throw new FormatException(mistake);
+        return TryParse(text, out NetworkAddress? address, out string? mistake)
+            ? address
+            : throw new FormatException(mistake);
     }
 
     /// <summary>Parses an address. Never throws.</summary>
@@ -86,7 +88,8 @@ public sealed class NetworkAddress : IEquatable<NetworkAddress>
     /// <param name="text">Address, for example <c>tcp://localhost:80</c>.</param>
     /// <param name="address">The address, or null.</param>
     /// <param name="mistake">The mistake and the correct form in one sentence, or null.</param>
-    public static bool TryParse([NotNullWhen(true)] string? text, [NotNullWhen(true)] out NetworkAddress? address, [NotNullWhen(false)] out string? mistake)
+    public static bool TryParse([NotNullWhen(true)] string? text, [NotNullWhen(true)] out NetworkAddress? address,
+        [NotNullWhen(false)] out string? mistake)
     {
         address = null;
         string? wrong = text is null ? $"it is missing; {Forms}" : Read(text, out address);
@@ -115,8 +118,10 @@ public sealed class NetworkAddress : IEquatable<NetworkAddress>
             case Tcp:
                 return ReadHostAndPort(rest, out address);
             case "tls":
-                string? wrong = ReadHostAndPort(rest, out address)?.Replace("tcp://", "tls://", StringComparison.Ordinal);
-                if (address is { } tcp) address = new NetworkAddress(Tls, tcp.Host, tcp.Port, tcp.Service, tcp._literal);
+                string? wrong = ReadHostAndPort(rest, out address)
+                    ?.Replace("tcp://", "tls://", StringComparison.Ordinal);
+                if (address is { } tcp)
+                    address = new NetworkAddress(Tls, tcp.Host, tcp.Port, tcp.Service, tcp._literal);
                 return wrong;
             case "http" or "https":
                 return ReadHttp(scheme, rest, out address);
@@ -125,7 +130,8 @@ public sealed class NetworkAddress : IEquatable<NetworkAddress>
                 address = new NetworkAddress(Memory, rest);
                 return null;
             case "udp":
-                return "'udp' is no scheme here: datagrams have a DatagramSocket (package Whimbrel.Datagrams), which takes an IPEndPoint";
+                return "'udp' is no scheme here: datagrams have a DatagramSocket (package Whimbrel.Datagrams), which "
+                    + "takes an IPEndPoint";
             default:
                 return $"'{scheme}' is no scheme here, allowed tcp, tls, http, https, unix and memory";
         }
@@ -140,18 +146,24 @@ public sealed class NetworkAddress : IEquatable<NetworkAddress>
         bool isTls = scheme == "https";
         string authority = rest.EndsWith('/') ? rest[..^1] : rest;
         if (authority == "+" || authority.StartsWith("+:", StringComparison.Ordinal)) authority = "*" + authority[1..];
-        if (authority.Length > 0 && authority.LastIndexOf(':') <= authority.LastIndexOf(']')) authority += isTls ? ":443" : ":80";
-        string? wrong = ReadHostAndPort(authority, out address)?.Replace("tcp://", $"{scheme}://", StringComparison.Ordinal);
-        if (isTls && address is { } tcp) address = new NetworkAddress(Tls, tcp.Host, tcp.Port, tcp.Service, tcp._literal);
+        if (authority.Length > 0 && authority.LastIndexOf(':') <= authority.LastIndexOf(']'))
+            authority += isTls ? ":443" : ":80";
+        string? wrong = ReadHostAndPort(authority, out address)
+            ?.Replace("tcp://", $"{scheme}://", StringComparison.Ordinal);
+        if (isTls && address is { } tcp)
+            address = new NetworkAddress(Tls, tcp.Host, tcp.Port, tcp.Service, tcp._literal);
         return wrong;
     }
 
     private static string NoScheme(string text)
     {
         if (text[0] is '/' or '@') return $"the scheme is missing; right would be unix:{text}";
-        if (text.StartsWith("tcp:", StringComparison.OrdinalIgnoreCase)) return $"'//' is missing after 'tcp:'; right would be tcp://{text[4..].TrimStart('/')}";
+        if (text.StartsWith("tcp:", StringComparison.OrdinalIgnoreCase))
+            return $"'//' is missing after 'tcp:'; right would be tcp://{text[4..].TrimStart('/')}";
         if (text.Contains("://", StringComparison.Ordinal)) return $"the scheme is missing before '://'; {Forms}";
-        return text.LastIndexOf(':') > text.LastIndexOf(']') ? $"the scheme is missing; right would be tcp://{text}" : $"the scheme and the port are missing; right would be tcp://{text}:80";
+        return text.LastIndexOf(':') > text.LastIndexOf(']')
+            ? $"the scheme is missing; right would be tcp://{text}"
+            : $"the scheme and the port are missing; right would be tcp://{text}:80";
     }
 
     private static string? ReadPath(string path, out NetworkAddress? address)
@@ -165,8 +177,12 @@ public sealed class NetworkAddress : IEquatable<NetworkAddress>
             else return $"a host has no meaning for a Unix path; right would be unix:/{path.TrimStart('/')}";
         }
 
-        if (path is "" or "@") return path.Length == 0 ? "the path is missing; right would be unix:/path" : "the abstract name is missing; right would be unix:@name";
-        if (Encoding.UTF8.GetByteCount(path) > SocketAbi.MaxUnixPathBytes) return $"the path has {Encoding.UTF8.GetByteCount(path)} bytes, allowed 1 to {SocketAbi.MaxUnixPathBytes}";
+        if (path is "" or "@")
+            return path.Length == 0
+                ? "the path is missing; right would be unix:/path"
+                : "the abstract name is missing; right would be unix:@name";
+        if (Encoding.UTF8.GetByteCount(path) > SocketAbi.MaxUnixPathBytes)
+            return $"the path has {Encoding.UTF8.GetByteCount(path)} bytes, allowed 1 to {SocketAbi.MaxUnixPathBytes}";
         address = new NetworkAddress(Unix, path);
         return null;
     }
@@ -177,9 +193,11 @@ public sealed class NetworkAddress : IEquatable<NetworkAddress>
         if (rest.Length == 0) return "the host and the port are missing; right would be tcp://host:port";
         int end = rest.IndexOfAny(['/', '?', '#']);
         if (end >= 0) return $"'{rest[end..]}' follows the port; an address ends there";
-        if (rest.Contains('@', StringComparison.Ordinal)) return "a user before '@' has no meaning here; right would be tcp://host:port";
+        if (rest.Contains('@', StringComparison.Ordinal))
+            return "a user before '@' has no meaning here; right would be tcp://host:port";
         string? wrong = SplitPort(rest, out string host, out string port);
-        wrong ??= ReadHost(rest[0] == '[', ref host, out IPAddress? literal, port) ?? ReadPort(port, host, literal, out address);
+        wrong ??= ReadHost(rest[0] == '[', ref host, out IPAddress? literal, port)
+            ?? ReadPort(port, host, literal, out address);
         return wrong;
     }
 
@@ -190,7 +208,8 @@ public sealed class NetworkAddress : IEquatable<NetworkAddress>
         int bracket = isBracketed ? rest.IndexOf(']', StringComparison.Ordinal) : -1;
         if (isBracketed && bracket < 0) return "the ']' after the IPv6 address is missing";
         int colon = isBracketed ? bracket + 1 : rest.LastIndexOf(':');
-        if (isBracketed && colon < rest.Length && rest[colon] != ':') return $"'{rest[colon..]}' follows the ']'; right would be ':' and a port";
+        if (isBracketed && colon < rest.Length && rest[colon] != ':')
+            return $"'{rest[colon..]}' follows the ']'; right would be ':' and a port";
         if (colon < 0 || colon == rest.Length) return $"the port is missing; right would be tcp://{rest}:80";
         host = isBracketed ? rest[1..bracket] : rest[..colon];
         port = rest[(colon + 1)..];
@@ -207,8 +226,13 @@ public sealed class NetworkAddress : IEquatable<NetworkAddress>
         literal = null;
         if (isBracketed) return ReadIPv6(ref host, out literal);
         if (host == "*") return null;
-        if (host.Length == 0) return $"the host is missing; right would be tcp://localhost:{port}, or tcp://*:{port} for every address of this machine";
-        if (LooksLikeIPv4(host)) return TryIPv4(host, out literal) ? null : $"'{host}' is no IPv4 address: that is four numbers from 0 to 255 without leading zeros";
+        if (host.Length == 0)
+            return $"the host is missing; right would be tcp://localhost:{port}, or tcp://*:{port} for every address "
+                + $"of this machine";
+        if (LooksLikeIPv4(host))
+            return TryIPv4(host, out literal)
+                ? null
+                : $"'{host}' is no IPv4 address: that is four numbers from 0 to 255 without leading zeros";
         return ReadName(ref host);
     }
 
@@ -216,7 +240,8 @@ public sealed class NetworkAddress : IEquatable<NetworkAddress>
     {
         int percent = host.IndexOf('%', StringComparison.Ordinal);
         string plain = percent < 0 ? host : host[..percent];
-        if (!IPAddress.TryParse(plain, out literal) || literal.AddressFamily != AddressFamily.InterNetworkV6 || plain.Contains('[', StringComparison.Ordinal))
+        if (!IPAddress.TryParse(plain, out literal) || literal.AddressFamily != AddressFamily.InterNetworkV6
+            || plain.Contains('[', StringComparison.Ordinal))
         {
             return $"'{host}' in brackets is no IPv6 address";
         }
@@ -224,7 +249,8 @@ public sealed class NetworkAddress : IEquatable<NetworkAddress>
         if (percent >= 0)
         {
             string scope = host[(percent + 1)..];
-            if (!IPAddress.TryParse(host, out literal) || literal.ScopeId == 0) return $"this machine has no network interface '{scope}'";
+            if (!IPAddress.TryParse(host, out literal) || literal.ScopeId == 0)
+                return $"this machine has no network interface '{scope}'";
         }
 
         host = literal.ToString();
@@ -277,14 +303,18 @@ public sealed class NetworkAddress : IEquatable<NetworkAddress>
             }
         }
 
-        if (name.Length > MaxHostLength + (name[^1] == '.' ? 1 : 0)) return $"the host name has {name.Length} characters, allowed 1 to {MaxHostLength}";
+        if (name.Length > MaxHostLength + (name[^1] == '.' ? 1 : 0))
+            return $"the host name has {name.Length} characters, allowed 1 to {MaxHostLength}";
         foreach (string label in (name[^1] == '.' ? name[..^1] : name).Split('.'))
         {
-            if (label.Length is 0 or > MaxLabelLength) return label.Length == 0 ? $"'{host}' has an empty part between its dots" : $"the part '{label}' of the host name has {label.Length} characters, allowed 1 to {MaxLabelLength}";
+            if (label.Length is 0 or > MaxLabelLength)
+                return label.Length == 0 ? $"'{host}' has an empty part between its dots" : $"the part '{label}' of "
+                    + $"the host name has {label.Length} characters, allowed 1 to {MaxLabelLength}";
             foreach (char c in label)
             {
                 // The standards do not allow the underscore in host names, but many real networks use it.
-                if (!char.IsAsciiLetterOrDigit(c) && c is not ('-' or '_')) return $"'{c}' cannot be part of a host name";
+                if (!char.IsAsciiLetterOrDigit(c) && c is not ('-' or '_'))
+                    return $"'{c}' cannot be part of a host name";
             }
         }
 
@@ -298,7 +328,8 @@ public sealed class NetworkAddress : IEquatable<NetworkAddress>
         if (port.Length == 0) return "the port is missing after the ':'";
         if (IsNumber(port))
         {
-            if (port.Length > 9 || int.Parse(port, CultureInfo.InvariantCulture) > IPEndPoint.MaxPort) return $"the port is {port}, allowed 0 to {IPEndPoint.MaxPort}";
+            if (port.Length > 9 || int.Parse(port, CultureInfo.InvariantCulture) > IPEndPoint.MaxPort)
+                return $"the port is {port}, allowed 0 to {IPEndPoint.MaxPort}";
             address = new NetworkAddress(Tcp, host, int.Parse(port, CultureInfo.InvariantCulture), null, literal);
             return null;
         }
@@ -307,10 +338,12 @@ public sealed class NetworkAddress : IEquatable<NetworkAddress>
         foreach (char c in port)
         {
             hasLetter |= char.IsAsciiLetter(c);
-            if (!char.IsAsciiLetterOrDigit(c) && c is not ('-' or '_' or '.' or '+')) return $"'{port}' is neither a port from 0 to {IPEndPoint.MaxPort} nor the name of a service";
+            if (!char.IsAsciiLetterOrDigit(c) && c is not ('-' or '_' or '.' or '+'))
+                return $"'{port}' is neither a port from 0 to {IPEndPoint.MaxPort} nor the name of a service";
         }
 
-        if (!hasLetter || port.Length > MaxServiceLength) return $"'{port}' is neither a port from 0 to {IPEndPoint.MaxPort} nor the name of a service";
+        if (!hasLetter || port.Length > MaxServiceLength)
+            return $"'{port}' is neither a port from 0 to {IPEndPoint.MaxPort} nor the name of a service";
         address = new NetworkAddress(Tcp, host, -1, port, literal);
         return null;
     }
@@ -328,7 +361,9 @@ public sealed class NetworkAddress : IEquatable<NetworkAddress>
     public EndPoint ToEndPoint()
     {
         if (Scheme == Unix) return new UnixDomainSocketEndPoint(Host[0] == '@' ? "\0" + Host[1..] : Host);
-        if (Scheme is not (Tcp or Tls)) throw new NotSupportedException($"{this}: names of this kind belong to one engine; give the address to options with that engine.");
+        if (Scheme is not (Tcp or Tls))
+            throw new NotSupportedException(
+                $"{this}: names of this kind belong to one engine; give the address to options with that engine.");
         int port = Service is null ? Port : ServiceNames.PortOf(Service) ?? throw new FormatException(NoService);
         if (IsWildcard) return new IPEndPoint(Socket.OSSupportsIPv6 ? IPAddress.IPv6Any : IPAddress.Any, port);
         if (_literal is null) return new DnsEndPoint(Host, port);
@@ -336,13 +371,15 @@ public sealed class NetworkAddress : IEquatable<NetworkAddress>
     }
 
     /// <summary>Message for a service that was not found.</summary>
-    internal string NoService => $"'{this}' names the service '{Service}', which is not in the list of services of this system; give its port as a number";
+    internal string NoService => $"'{this}' names the service '{Service}', which is not in the list of services of "
+        + $"this system; give its port as a number";
 
     // ------------------------------------------------------------------ equality
 
     /// <inheritdoc/>
     public bool Equals(NetworkAddress? other) =>
-        other is not null && other.Scheme == Scheme && other.Host == Host && other.Port == Port && other.Service == Service;
+        other is not null && other.Scheme == Scheme && other.Host == Host && other.Port == Port
+        && other.Service == Service;
 
     /// <inheritdoc/>
     public override bool Equals(object? obj) => Equals(obj as NetworkAddress);
@@ -355,6 +392,8 @@ public sealed class NetworkAddress : IEquatable<NetworkAddress>
     {
         Unix => $"unix:{Host}",
         Memory => $"memory://{Host}",
-        _ => string.Create(CultureInfo.InvariantCulture, $"{Scheme}://{(Host.Contains(':', StringComparison.Ordinal) ? $"[{Host}]" : Host)}:{Service ?? Port.ToString(CultureInfo.InvariantCulture)}"),
+        _ => string.Create(CultureInfo.InvariantCulture,
+            $"{Scheme}://{(Host.Contains(':', StringComparison.Ordinal) ? $"[{Host}]" : Host)}:"
+            + $"{Service ?? Port.ToString(CultureInfo.InvariantCulture)}"),
     };
 }

@@ -60,7 +60,8 @@ public readonly unsafe ref struct NewSocket
     /// <param name="level">Level, such as SOL_SOCKET or IPPROTO_TCP.</param>
     /// <param name="name">Number of the option.</param>
     /// <param name="value">Value of the option.</param>
-    public void SetOption(int level, int name, int value) => SetOption(level, name, new ReadOnlySpan<byte>(&value, sizeof(int)));
+    public void SetOption(int level, int name, int value) =>
+        SetOption(level, name, new ReadOnlySpan<byte>(&value, sizeof(int)));
 
     /// <summary>
     /// Calls setsockopt with the system's own constants. Throws <see cref="NetworkException"/> of category Option if
@@ -104,5 +105,6 @@ public readonly unsafe ref struct NewSocket
 
     [DoesNotReturn]
     private static void Refused(int error, string what) =>
-        throw new NetworkException(new NetworkError(error, ErrorCategory.Option, $"{what}: {ErrorText.Of(error)} (error {error}). See docs/symptoms/socket-option.md, or: whimbrel explain socket-option."));
+        throw new NetworkException(new NetworkError(error, ErrorCategory.Option, $"{what}: {ErrorText.Of(error)} "
+            + $"(error {error}). See docs/symptoms/socket-option.md, or: whimbrel explain socket-option."));
 }

@@ -18,7 +18,8 @@ internal sealed class OptionErrors(string what)
     /// <remarks>Not generic, because every start would compile it for each kind of option.</remarks>
     internal void Defined(string name, Enum value)
     {
-        if (!Enum.IsDefined(value.GetType(), value)) _mistakes.Add($"{name} = {value}, allowed {string.Join(", ", Enum.GetNames(value.GetType()))}");
+        if (!Enum.IsDefined(value.GetType(), value))
+            _mistakes.Add($"{name} = {value}, allowed {string.Join(", ", Enum.GetNames(value.GetType()))}");
     }
 
     /// <summary>Adds a mistake. A trailing full stop, as in texts of the system, is removed.</summary>
@@ -28,6 +29,8 @@ internal sealed class OptionErrors(string what)
 
     internal void ThrowIfAny()
     {
-        if (_mistakes.Count > 0) throw new ArgumentException($"{what} has {_mistakes.Count} {(_mistakes.Count == 1 ? "mistake" : "mistakes")}: {string.Join("; ", _mistakes)}.");
+        if (_mistakes.Count > 0)
+            throw new ArgumentException($"{what} has {_mistakes.Count} "
+                + $"{(_mistakes.Count == 1 ? "mistake" : "mistakes")}: {string.Join("; ", _mistakes)}.");
     }
 }

@@ -16,7 +16,8 @@ internal static class ServiceNames
 
     private static Dictionary<string, int> ReadSystem()
     {
-        foreach (string path in (string[])["/etc/services", Path.Combine(Environment.SystemDirectory, "drivers", "etc", "services")])
+        foreach (string path in (string[])["/etc/services",
+            Path.Combine(Environment.SystemDirectory, "drivers", "etc", "services")])
         {
             try
             {
@@ -41,9 +42,11 @@ internal static class ServiceNames
         foreach (string line in lines)
         {
             int comment = line.IndexOf('#', StringComparison.Ordinal);
-            string[] words = (comment < 0 ? line : line[..comment]).Split((char[]?)null, StringSplitOptions.RemoveEmptyEntries);
+            string[] words = (comment < 0 ? line : line[..comment]).Split((char[]?)null,
+                StringSplitOptions.RemoveEmptyEntries);
             if (words.Length < 2 || words[1].Split('/') is not [var number, "tcp"]) continue;
-            if (!ushort.TryParse(number, NumberStyles.None, CultureInfo.InvariantCulture, out ushort port) || port == 0) continue;
+            if (!ushort.TryParse(number, NumberStyles.None, CultureInfo.InvariantCulture, out ushort port) || port == 0)
+                continue;
             ports.TryAdd(words[0], port);
             for (int i = 2; i < words.Length; i++) ports.TryAdd(words[i], port);
         }
@@ -55,8 +58,10 @@ internal static class ServiceNames
     // For systems without a list, as in many containers.
     private static readonly (string Name, int Port)[] s_known =
     [
-        ("echo", 7), ("discard", 9), ("ftp", 21), ("ssh", 22), ("telnet", 23), ("smtp", 25), ("domain", 53), ("http", 80), ("pop3", 110), ("imap2", 143), ("imap", 143),
-        ("ldap", 389), ("https", 443), ("submissions", 465), ("submission", 587), ("ldaps", 636), ("imaps", 993), ("pop3s", 995), ("mysql", 3306), ("postgresql", 5432),
+        ("echo", 7), ("discard", 9), ("ftp", 21), ("ssh", 22), ("telnet", 23), ("smtp", 25), ("domain", 53),
+        ("http", 80), ("pop3", 110), ("imap2", 143), ("imap", 143),
+        ("ldap", 389), ("https", 443), ("submissions", 465), ("submission", 587), ("ldaps", 636), ("imaps", 993),
+        ("pop3s", 995), ("mysql", 3306), ("postgresql", 5432),
         ("amqps", 5671), ("amqp", 5672), ("redis", 6379), ("http-alt", 8080), ("mqtt", 1883), ("secure-mqtt", 8883),
     ];
 }

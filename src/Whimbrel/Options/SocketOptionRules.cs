@@ -24,8 +24,10 @@ internal static class SocketOptionRules
 
     internal static void CheckRanges(OptionErrors errors, ConnectionOptions options)
     {
-        Steps(errors, nameof(options.KeepAliveTime), options.KeepAliveTime, s_second, s_longestKeepAlive, s_second, "whole seconds");
-        Steps(errors, nameof(options.KeepAliveInterval), options.KeepAliveInterval, s_second, s_longestKeepAlive, s_second, "whole seconds");
+        Steps(errors, nameof(options.KeepAliveTime), options.KeepAliveTime, s_second, s_longestKeepAlive, s_second,
+            "whole seconds");
+        Steps(errors, nameof(options.KeepAliveInterval), options.KeepAliveInterval, s_second, s_longestKeepAlive,
+            s_second, "whole seconds");
         errors.Range(nameof(options.KeepAliveCount), options.KeepAliveCount, 0, 127);
         if (!options.KeepAlive)
         {
@@ -34,23 +36,33 @@ internal static class SocketOptionRules
             NeedsKeepAlive(errors, nameof(options.KeepAliveCount), options.KeepAliveCount, 0);
         }
 
-        Steps(errors, nameof(options.UserTimeout), options.UserTimeout, TimeSpan.FromMilliseconds(1), TimeSpan.FromDays(24), TimeSpan.FromMilliseconds(1), "whole milliseconds");
-        Steps(errors, nameof(options.BusyPoll), options.BusyPoll, TimeSpan.FromMicroseconds(1), s_second, TimeSpan.FromMicroseconds(1), "whole microseconds");
-        if (options.TypeOfService is < 0 or > 252 || options.TypeOfService % 4 != 0) errors.Add($"{nameof(options.TypeOfService)} = {options.TypeOfService}, allowed multiples of 4 from 0 to 252");
-        if (options.BindToDevice is { } device && (Encoding.UTF8.GetByteCount(device) is 0 or > SocketAbi.MaxDeviceBytes || device.Contains('\0')))
+        Steps(errors, nameof(options.UserTimeout), options.UserTimeout, TimeSpan.FromMilliseconds(1),
+            TimeSpan.FromDays(24), TimeSpan.FromMilliseconds(1), "whole milliseconds");
+        Steps(errors, nameof(options.BusyPoll), options.BusyPoll, TimeSpan.FromMicroseconds(1), s_second,
+            TimeSpan.FromMicroseconds(1), "whole microseconds");
+        if (options.TypeOfService is < 0 or > 252 || options.TypeOfService % 4 != 0)
+            errors.Add(
+                $"{nameof(options.TypeOfService)} = {options.TypeOfService}, allowed multiples of 4 from 0 to 252");
+        if (options.BindToDevice is { } device
+            && (Encoding.UTF8.GetByteCount(device) is 0 or > SocketAbi.MaxDeviceBytes || device.Contains('\0')))
         {
-            errors.Add($"{nameof(options.BindToDevice)} = '{device}', a device name has 1 to {SocketAbi.MaxDeviceBytes} bytes");
+            errors.Add($"{nameof(options.BindToDevice)} = '{device}', a device name has 1 to "
+                + $"{SocketAbi.MaxDeviceBytes} bytes");
         }
 
         if (options is ServerOptions server)
         {
             errors.Range(nameof(server.FastOpenQueue), server.FastOpenQueue, 0, 65_535);
-            Steps(errors, nameof(server.DeferAccept), server.DeferAccept, s_second, TimeSpan.FromHours(1), s_second, "whole seconds");
-            if (server.ExclusiveAddressUse && server.ReusePort) errors.Add("ExclusiveAddressUse and ReusePort are both true: one keeps the port alone, the other shares it");
+            Steps(errors, nameof(server.DeferAccept), server.DeferAccept, s_second, TimeSpan.FromHours(1), s_second,
+                "whole seconds");
+            if (server.ExclusiveAddressUse && server.ReusePort)
+                errors.Add(
+                    "ExclusiveAddressUse and ReusePort are both true: one keeps the port alone, the other shares it");
         }
     }
 
-    private static void Steps(OptionErrors errors, string name, TimeSpan value, TimeSpan least, TimeSpan most, TimeSpan step, string what)
+    private static void Steps(OptionErrors errors, string name, TimeSpan value, TimeSpan least, TimeSpan most,
+        TimeSpan step, string what)
     {
         if (value == TimeSpan.Zero || (value >= least && value <= most && value.Ticks % step.Ticks == 0)) return;
         errors.Add($"{name} = {value}, allowed {what} from {least} to {most}, or zero");
@@ -77,9 +89,15 @@ internal static class SocketOptionRules
         OnLinux(errors, nameof(options.FastOpenQueue), options.FastOpenQueue, 0, "TCP_FASTOPEN", hasTcp);
         OnLinux(errors, nameof(options.DeferAccept), options.DeferAccept, TimeSpan.Zero, "TCP_DEFER_ACCEPT", hasTcp);
         OnLinux(errors, nameof(options.FreeBind), options.FreeBind, false, "IP_FREEBIND", hasTcp);
-        if (options.ExclusiveAddressUse && !KernelProbe.IsWindows) errors.Add("ExclusiveAddressUse = True, only Windows has SO_EXCLUSIVEADDRUSE; here no process can take a port by force");
-        if (!options.ReuseAddress && hasTcp && engine.Kind == EngineKind.Portable && !KernelProbe.IsWindows) errors.Add("ReuseAddress = False, the portable engine cannot: System.Net.Sockets sets SO_REUSEADDR in every bind");
-        if (options.FastOpenQueue > 0 && hasTcp) FastOpenIsOn(errors, $"{nameof(options.FastOpenQueue)} = {options.FastOpenQueue}", "servers", FastOpenServerBit);
+        if (options.ExclusiveAddressUse && !KernelProbe.IsWindows)
+            errors.Add("ExclusiveAddressUse = True, only Windows has SO_EXCLUSIVEADDRUSE; here no process can take a "
+                + "port by force");
+        if (!options.ReuseAddress && hasTcp && engine.Kind == EngineKind.Portable && !KernelProbe.IsWindows)
+            errors.Add(
+                "ReuseAddress = False, the portable engine cannot: System.Net.Sockets sets SO_REUSEADDR in every bind");
+        if (options.FastOpenQueue > 0 && hasTcp)
+            FastOpenIsOn(errors, $"{nameof(options.FastOpenQueue)} = {options.FastOpenQueue}", "servers",
+                FastOpenServerBit);
     }
 
     internal static void Check(OptionErrors errors, ClientOptions options, Engine engine)
@@ -92,8 +110,10 @@ internal static class SocketOptionRules
         CheckCommon(errors, options, hasTcp);
         OnLinux(errors, nameof(options.FastOpen), options.FastOpen, false, "TCP_FASTOPEN_CONNECT", hasTcp);
         OnLinux(errors, nameof(options.FreeBind), options.FreeBind, false, "IP_FREEBIND", hasTcp);
-        if (options.FreeBind && options.LocalEndPoint is null) errors.Add("FreeBind = True, has no effect without LocalEndPoint");
-        if (options.FastOpen && hasTcp) FastOpenIsOn(errors, $"{nameof(options.FastOpen)} = True", "clients", FastOpenClientBit);
+        if (options.FreeBind && options.LocalEndPoint is null)
+            errors.Add("FreeBind = True, has no effect without LocalEndPoint");
+        if (options.FastOpen && hasTcp)
+            FastOpenIsOn(errors, $"{nameof(options.FastOpen)} = True", "clients", FastOpenClientBit);
     }
 
     private static void CheckCommon(OptionErrors errors, ConnectionOptions options, bool hasTcp)
@@ -101,7 +121,8 @@ internal static class SocketOptionRules
         OnTcp(errors, nameof(options.NoDelay), options.NoDelay, true, "TCP_NODELAY", hasTcp);
         OnTcp(errors, nameof(options.KeepAlive), options.KeepAlive, false, "SO_KEEPALIVE", hasTcp);
         OnTcp(errors, nameof(options.KeepAliveTime), options.KeepAliveTime, TimeSpan.Zero, "TCP_KEEPIDLE", hasTcp);
-        OnTcp(errors, nameof(options.KeepAliveInterval), options.KeepAliveInterval, TimeSpan.Zero, "TCP_KEEPINTVL", hasTcp);
+        OnTcp(errors, nameof(options.KeepAliveInterval), options.KeepAliveInterval, TimeSpan.Zero,
+            "TCP_KEEPINTVL", hasTcp);
         OnTcp(errors, nameof(options.KeepAliveCount), options.KeepAliveCount, 0, "TCP_KEEPCNT", hasTcp);
         OnLinux(errors, nameof(options.UserTimeout), options.UserTimeout, TimeSpan.Zero, "TCP_USER_TIMEOUT", hasTcp);
         OnLinux(errors, nameof(options.TypeOfService), options.TypeOfService, 0, "IP_TOS", hasTcp);
@@ -113,16 +134,19 @@ internal static class SocketOptionRules
     /// <summary>Returns false for the memory engine, which has no sockets and no kind.</summary>
     private static bool HasSockets(Engine engine) => engine.Kind != EngineKind.Auto;
 
-    private static bool OnTcp(OptionErrors errors, string name, object? value, object? unset, string systemName, bool hasTcp)
+    private static bool OnTcp(OptionErrors errors, string name, object? value, object? unset, string systemName,
+        bool hasTcp)
     {
         if (Equals(value, unset)) return false;
         if (!hasTcp) errors.Add($"{name} = {value}, Unix sockets have no {systemName}");
         return hasTcp;
     }
 
-    private static void OnLinux(OptionErrors errors, string name, object? value, object? unset, string systemName, bool hasTcp)
+    private static void OnLinux(OptionErrors errors, string name, object? value, object? unset, string systemName,
+        bool hasTcp)
     {
-        if (OnTcp(errors, name, value, unset, systemName, hasTcp) && !KernelProbe.IsLinux) errors.Add($"{name} = {value}, of the systems that this library knows only Linux has {systemName}");
+        if (OnTcp(errors, name, value, unset, systemName, hasTcp) && !KernelProbe.IsLinux)
+            errors.Add($"{name} = {value}, of the systems that this library knows only Linux has {systemName}");
     }
 
     /// <summary>
@@ -132,8 +156,11 @@ internal static class SocketOptionRules
     {
         try
         {
-            if (!File.Exists(FastOpenFile) || !int.TryParse(File.ReadAllText(FastOpenFile), CultureInfo.InvariantCulture, out int bits) || (bits & bit) != 0) return;
-            errors.Add($"{option}, fast open is off for {who} on this system: net.ipv4.tcp_fastopen = {bits}, needs bit {bit} (sysctl -w net.ipv4.tcp_fastopen=3)");
+            if (!File.Exists(FastOpenFile) || !int.TryParse(File.ReadAllText(FastOpenFile),
+                CultureInfo.InvariantCulture, out int bits) || (bits & bit) != 0)
+                return;
+            errors.Add($"{option}, fast open is off for {who} on this system: net.ipv4.tcp_fastopen = {bits}, needs "
+                + $"bit {bit} (sysctl -w net.ipv4.tcp_fastopen=3)");
         }
         catch (Exception e) when (e is IOException or UnauthorizedAccessException)
         {

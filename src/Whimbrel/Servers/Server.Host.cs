@@ -54,7 +54,8 @@ public partial class Server
             ServerOptions options = owner.Options;
             _owner = owner;
             Tls = tls;
-            if (options.Tls?.Certificate?.DateMistake(engine.UtcNow) is { } old) NoteCertificate($"{old}. Clients will refuse it. Create one: whimbrel certs");
+            if (options.Tls?.Certificate?.DateMistake(engine.UtcNow) is { } old)
+                NoteCertificate($"{old}. Clients will refuse it. Create one: whimbrel certs");
             _admit = options.Admit;
             _chooseLoop = options.ChooseLoop;
             // One listener, until short connections have been measured with both.
@@ -83,7 +84,8 @@ public partial class Server
 
         internal ServerCounters ReadCounters()
         {
-            long bytesReceived = 0, bytesSent = 0, messagesReceived = 0, messagesSent = 0, handshakes = 0, resumed = 0, failed = 0, dropped = 0;
+            long bytesReceived = 0, bytesSent = 0, messagesReceived = 0, messagesSent = 0, handshakes = 0, resumed = 0,
+                failed = 0, dropped = 0;
             long silentClosed = 0;
             int shaking = 0, silent = 0;
             foreach (HostShard shard in Shards)
@@ -104,7 +106,8 @@ public partial class Server
             return new ServerCounters(
                 Live, AcceptedCount, RejectedCount, Volatile.Read(ref _refused), SlowConsumers,
                 bytesReceived, bytesSent, messagesReceived, Options.CountSends ? messagesSent : null,
-                handshakes, resumed, failed, shaking, silent, silentClosed, Volatile.Read(ref _shed), UserExceptions, dropped);
+                handshakes, resumed, failed, shaking, silent, silentClosed, Volatile.Read(ref _shed),
+                UserExceptions, dropped);
         }
 
         internal long BytesPending
@@ -137,7 +140,8 @@ public partial class Server
             }
 
             SlowSession[] slowest = new SlowSession[found.Count];
-            for (int i = slowest.Length - 1; found.TryDequeue(out Session? session, out long pending); i--) slowest[i] = new SlowSession(session, pending);
+            for (int i = slowest.Length - 1; found.TryDequeue(out Session? session, out long pending); i--)
+                slowest[i] = new SlowSession(session, pending);
             return slowest;
         }
 
@@ -164,7 +168,8 @@ public partial class Server
             }
 
             Loop? loop = null;
-            if ((_admit is not null || _chooseLoop is not null) && !Ask(new AcceptedConnection(_owner, listener.Loop, local, peer), out loop))
+            if ((_admit is not null || _chooseLoop is not null)
+                && !Ask(new AcceptedConnection(_owner, listener.Loop, local, peer), out loop))
             {
                 Drop(listener, socket);
                 Interlocked.Increment(ref _refused);
@@ -200,7 +205,9 @@ public partial class Server
                 if (_admit is not null && !_admit(arrival)) return false;
                 if (_chooseLoop is null) return true;
                 chosen = _chooseLoop(arrival);
-                if (chosen is null || !ReferenceEquals(chosen.Engine, Engine)) Throw.State($"ChooseLoop gave {chosen?.ToString() ?? "null"}, which is no loop of the server's engine.");
+                if (chosen is null || !ReferenceEquals(chosen.Engine, Engine))
+                    Throw.State(
+                        $"ChooseLoop gave {chosen?.ToString() ?? "null"}, which is no loop of the server's engine.");
                 return true;
             }
             catch (Exception e)
@@ -227,7 +234,8 @@ public partial class Server
         internal void NoteError(Exception exception)
         {
             // Without a name there is a diagnostic event already.
-            if (t_threw is { } what) NoteUserException(what, "", exception, "That connection was closed; accepting continues.");
+            if (t_threw is { } what)
+                NoteUserException(what, "", exception, "That connection was closed; accepting continues.");
         }
 
         internal void RenewAcceptLimit() => Volatile.Write(ref _acceptsLeft, _owner.Options.AcceptLimit);
@@ -301,11 +309,14 @@ public partial class Server
         {
             Exception? thrown = null;
             // A factory that receives the connection is called after the handshake.
-            Session? session = Tls is not null && _owner._factory is null ? new Newcomer() : CallFactory(loop, local, peer, null, out thrown);
+            Session? session = Tls is not null && _owner._factory is null
+                ? new Newcomer()
+                : CallFactory(loop, local, peer, null, out thrown);
             if (session is null)
             {
                 loop.Discard(socket);
-                TellConnectFailed(new SessionContext(_owner, null, loop, local, peer.ToEndPoint()), new CloseReason(CloseCause.UserException, 0, thrown));
+                TellConnectFailed(new SessionContext(_owner, null, loop, local, peer.ToEndPoint()),
+                    new CloseReason(CloseCause.UserException, 0, thrown));
                 LeaveOne();
                 return;
             }
@@ -329,8 +340,12 @@ public partial class Server
             loop.EnterWork("The factory of the server", (object?)_owner._factory ?? _owner._contextFactory);
             try
             {
-                Session session = _owner._factory is { } factory ? factory() : _owner._contextFactory!(new SessionContext(_owner, null, loop, local, peer.ToEndPoint(), tls));
-                if (session is null || session.IsUsed) Throw.State($"The factory must give a new session for each connection, and gave {(session is null ? "null" : "one that had a connection before")}.");
+                Session session = _owner._factory is { } factory
+                    ? factory()
+                    : _owner._contextFactory!(new SessionContext(_owner, null, loop, local, peer.ToEndPoint(), tls));
+                if (session is null || session.IsUsed)
+                    Throw.State($"The factory must give a new session for each connection, and gave "
+                        + $"{(session is null ? "null" : "one that had a connection before")}.");
                 return session;
             }
             catch (Exception e)
@@ -345,7 +360,8 @@ public partial class Server
             }
         }
 
-        internal override void SessionBegan(Session session) => Tell(session, static (owner, s) => owner.OnConnecting(s));
+        internal override void SessionBegan(Session session) =>
+            Tell(session, static (owner, s) => owner.OnConnecting(s));
 
         internal override void SessionConnecting(Connection connection)
         {
@@ -361,10 +377,14 @@ public partial class Server
         internal override void NoteDescriptorLimit(int error)
         {
             if (!_descriptorNotices.TryTake(Engine.NowMs)) return;
-            string kept = error == Linux.Errno.EMFILE && Engine.Descriptors.IsOn ? $" and {Engine.Descriptors.Count} descriptors kept free for the rest of the process" : "";
+            string kept = error == Linux.Errno.EMFILE && Engine.Descriptors.IsOn
+                ? $" and {Engine.Descriptors.Count} descriptors kept free for the rest of the process"
+                : "";
             NoteSession(new DiagnosticEvent(
                 DiagnosticEventKind.DescriptorLimit,
-                $"Cannot accept: {ErrorText.Of(error)} (error {error}), with {Live} sessions open{kept}. New connections are closed until descriptors are free; open sessions continue. Raise the limit (ulimit -n), or set MaxConnections below it.",
+                $"Cannot accept: {ErrorText.Of(error)} (error {error}), with {Live} sessions open{kept}. New "
+                + $"connections are closed until descriptors are free; open sessions continue. Raise the limit (ulimit "
+                + $"-n), or set MaxConnections below it.",
                 "descriptor-limit.md"));
         }
 
@@ -374,7 +394,9 @@ public partial class Server
             NetworkException fault = new(new NetworkError(
                 error,
                 ErrorCategory.System,
-                $"{listener.EndPoint} accepts no more: {ErrorText.Of(error)} (error {error}). Something in this process has shut its socket down or closed it. Open sessions continue; stop accepting and start again to listen there."));
+                $"{listener.EndPoint} accepts no more: {ErrorText.Of(error)} (error {error}). Something in this "
+                + $"process has shut its socket down or closed it. Open sessions continue; stop accepting and start "
+                + $"again to listen there."));
             NoteSession(new DiagnosticEvent(DiagnosticEventKind.System, fault.Message, "accept-failed.md"));
             t_threw = null;
             Tell(fault, static (owner, e) => owner.OnError(e));
@@ -385,7 +407,8 @@ public partial class Server
             if (!_acceptNotices.TryTake(Engine.NowMs)) return;
             NoteSession(new DiagnosticEvent(
                 DiagnosticEventKind.System,
-                $"Accepting at {listener.EndPoint} fails again and again: {ErrorText.Of(error)} (error {error}). It is tried again ten times a second; open sessions continue.",
+                $"Accepting at {listener.EndPoint} fails again and again: {ErrorText.Of(error)} (error {error}). It is "
+                + $"tried again ten times a second; open sessions continue.",
                 "accept-failed.md"));
         }
 
@@ -396,7 +419,8 @@ public partial class Server
             _byId[session.Id] = session;
             Everyone.Admit(session);
             if (ServerMetrics.ConnectionDuration is { Enabled: true }) BeginDuration(session.Id);
-            if (ServerTraces.IsHeard && ServerTraces.ConnectionBegins(this, session) is { } trace) Traces[session.Id] = trace;
+            if (ServerTraces.IsHeard && ServerTraces.ConnectionBegins(this, session) is { } trace)
+                Traces[session.Id] = trace;
             Tell(session, static (owner, s) => owner.OnConnected(s));
             // The session may have connected after the stop has notified all others.
             if (_isStopping && session.Connection is { } connection)
@@ -437,30 +461,39 @@ public partial class Server
         internal override void SessionEnded(Session session, CloseReason reason, bool wasConnected)
         {
             if (wasConnected) Tell((session, reason), static (owner, s) => owner.OnDisconnected(s.session, s.reason));
-            else if (session is Newcomer) TellConnectFailed(new SessionContext(_owner, null, session.Loop, session.LocalEndPoint, session.RemoteEndPoint, session.Tls), reason);
-            if (_since is { } since && since.TryRemove(session.Id, out long ms)) ServerMetrics.ConnectionEnded(this, (Engine.NowMs - ms) / 1000.0, reason);
-            if (_traces is { } traces && traces.TryRemove(session.Id, out object? trace)) ServerTraces.ConnectionEnded(this, trace, reason);
+            else if (session is Newcomer)
+                TellConnectFailed(new SessionContext(_owner, null, session.Loop, session.LocalEndPoint,
+                    session.RemoteEndPoint, session.Tls), reason);
+            if (_since is { } since && since.TryRemove(session.Id, out long ms))
+                ServerMetrics.ConnectionEnded(this, (Engine.NowMs - ms) / 1000.0, reason);
+            if (_traces is { } traces && traces.TryRemove(session.Id, out object? trace))
+                ServerTraces.ConnectionEnded(this, trace, reason);
             Interlocked.Decrement(ref _live);
             if (_leftOut.IsEmpty || !_leftOut.TryRemove(session, out _)) LetGo();
         }
 
         internal override long HandshakeBegins() => ServerMetrics.HandshakeBegins(Engine);
 
-        internal override void HandshakeEnded(long since, TlsInfo? info, string? failure) => ServerMetrics.HandshakeEnded(this, since, info, failure);
+        internal override void HandshakeEnded(long since, TlsInfo? info, string? failure) =>
+            ServerMetrics.HandshakeEnded(this, since, info, failure);
 
-        private ConcurrentDictionary<long, object> Traces => Volatile.Read(ref _traces) ?? Interlocked.CompareExchange(ref _traces, new ConcurrentDictionary<long, object>(), null) ?? _traces!;
+        private ConcurrentDictionary<long, object> Traces => Volatile.Read(ref _traces)
+            ?? Interlocked.CompareExchange(ref _traces, new ConcurrentDictionary<long, object>(), null) ?? _traces!;
 
         private void BeginDuration(long id)
         {
             ConcurrentDictionary<long, long>? since = Volatile.Read(ref _since);
-            if (since is null) since = Interlocked.CompareExchange(ref _since, new ConcurrentDictionary<long, long>(), null) ?? _since;
+            if (since is null)
+                since = Interlocked.CompareExchange(ref _since, new ConcurrentDictionary<long, long>(), null) ?? _since;
             since![id] = Engine.NowMs;
         }
 
-        private void TellConnectFailed(SessionContext connection, CloseReason reason) => Tell((connection, reason), static (owner, c) => owner.OnConnectFailed(c.connection, c.reason));
+        private void TellConnectFailed(SessionContext connection, CloseReason reason) =>
+            Tell((connection, reason), static (owner, c) => owner.OnConnectFailed(c.connection, c.reason));
 
         /// <summary>Runs one event of the server and catches its exceptions.</summary>
-        internal void Tell<T>(T argument, Action<Server, T> call, [CallerArgumentExpression(nameof(call))] string code = "")
+        internal void Tell<T>(T argument, Action<Server, T> call,
+            [CallerArgumentExpression(nameof(call))] string code = "")
         {
             try
             {
@@ -514,7 +547,8 @@ public partial class Server
                 shard.Loop.PostControl(
                     static (_, s, r, _) =>
                     {
-                        foreach (Connection member in ((HostShard)s!).Members.Members) member.CloseWith((CloseReason)r!);
+                        foreach (Connection member in ((HostShard)s!).Members.Members)
+                            member.CloseWith((CloseReason)r!);
                     },
                     shard,
                     reason);
@@ -547,12 +581,15 @@ public partial class Server
                     {
                         foreach (Connection member in ((HostShard)s!).Members.Members)
                         {
-                            if (member.State is ConnectionState.Open or ConnectionState.Concluding or ConnectionState.Draining or ConnectionState.Lingering) Interlocked.Increment(ref ((Host)host!)._aborted);
+                            if (member.State is ConnectionState.Open or ConnectionState.Concluding
+                                or ConnectionState.Draining or ConnectionState.Lingering)
+                                Interlocked.Increment(ref ((Host)host!)._aborted);
                             member.AbortWith(new CloseReason(CloseCause.ServerStopped));
                         }
 
                         ((HostShard)s!).WasAborted = true;
-                        foreach (Connection shaking in ((HostShard)s!).Shaking.ToArray()) shaking.AbortWith(new CloseReason(CloseCause.ServerStopped));
+                        foreach (Connection shaking in ((HostShard)s!).Shaking.ToArray())
+                            shaking.AbortWith(new CloseReason(CloseCause.ServerStopped));
                     },
                     shard,
                     this);
@@ -567,7 +604,8 @@ public partial class Server
             if (deadline > TimeSpan.Zero) TellAllOfStop();
             else AbortAll();
             await WaitForAll().ConfigureAwait(false);
-            for (Host? before = Before; before is not null; before = before.Before) await before.WaitForAll().ConfigureAwait(false);
+            for (Host? before = Before; before is not null; before = before.Before)
+                await before.WaitForAll().ConfigureAwait(false);
             int aborted = Volatile.Read(ref _aborted);
             return new StopReport(Math.Max(0, Volatile.Read(ref _openAtStop) - aborted), aborted);
         }
@@ -638,7 +676,8 @@ public partial class Server
         /// <summary>Reports a diagnostic event, for callers that do not check the result of the stop.</summary>
         internal void NoteOverdue(StopReport report) => NoteSession(new DiagnosticEvent(
             DiagnosticEventKind.StopOverdue,
-            $"The server has not ended at the deadline of its stop: {report}. {(report.Unfinished.Count == 0 ? "It ends by itself then." : "What is left ends by itself when that returns. A handler that awaits the stop of its own server waits for itself: begin the stop there without awaiting it.")}",
+            $"The server has not ended at the deadline of its stop: {report}. "
+            + $"{(report.Unfinished.Count == 0 ? "It ends by itself then." : "What is left ends by itself when that returns. A handler that awaits the stop of its own server waits for itself: begin the stop there without awaiting it.")}",
             "stop-overdue.md"));
 
         /// <summary>An accepted socket that is being passed to another loop.</summary>

@@ -57,7 +57,8 @@ internal static class ServerTraces
     /// <summary>A nested class, so that nothing of it is loaded before it is created.</summary>
     private static class Source
     {
-        private static readonly ActivitySource s_source = new(Name, typeof(ServerTraces).Assembly.GetName().Version?.ToString(3) ?? "");
+        private static readonly ActivitySource s_source = new(Name,
+            typeof(ServerTraces).Assembly.GetName().Version?.ToString(3) ?? "");
 
         internal static bool IsHeard => s_source.HasListeners();
 
@@ -68,7 +69,8 @@ internal static class ServerTraces
             Activity.Current = null;
             try
             {
-                List<KeyValuePair<string, object?>> tags = [.. ServerMetrics.LabelsOf(session.LocalEndPoint), new("whimbrel.session.id", session.Id)];
+                List<KeyValuePair<string, object?>> tags = [.. ServerMetrics.LabelsOf(session.LocalEndPoint),
+                    new("whimbrel.session.id", session.Id)];
                 if (session.RemoteEndPoint is IPEndPoint peer)
                 {
                     tags.Add(new("network.peer.address", peer.Address.ToString()));

@@ -87,7 +87,8 @@ internal static class StatusSnapshot
     private static void WriteServers(Utf8JsonWriter json, List<Server.Host> servers)
     {
         json.WriteStartArray("servers");
-        foreach (Server.Host host in servers.OrderBy(static h => ((Server)h.Owner).StartedAt).Take(MostServers)) WriteServer(json, host);
+        foreach (Server.Host host in servers.OrderBy(static h => ((Server)h.Owner).StartedAt).Take(MostServers))
+            WriteServer(json, host);
         json.WriteEndArray();
         json.WriteNumber("serversLeftOut", Math.Max(0, servers.Count - MostServers));
     }

@@ -39,7 +39,9 @@ internal sealed class StatusSocket : IDisposable
         catch (SocketException e)
         {
             // .NET's sockets have no value for this error.
-            throw NotOpened(endPoint, Directory.Exists(Path.GetDirectoryName(endPoint.ToString())) ? ErrorText.ErrnoOf(e.SocketErrorCode) : Errno.ENOENT);
+            throw NotOpened(endPoint, Directory.Exists(Path.GetDirectoryName(endPoint.ToString()))
+                ? ErrorText.ErrnoOf(e.SocketErrorCode)
+                : Errno.ENOENT);
         }
         catch (Exception e) when (e is IOException or UnauthorizedAccessException)
         {
@@ -49,7 +51,8 @@ internal sealed class StatusSocket : IDisposable
         StatusSocket status = new(engine, listener);
         try
         {
-            new Thread(static s => ((StatusSocket)s!).Run()) { IsBackground = true, Name = "whimbrel-status" }.UnsafeStart(status);
+            new Thread(static s => ((StatusSocket)s!).Run()) { IsBackground = true, Name = "whimbrel-status" }
+                .UnsafeStart(status);
         }
         catch (Exception)
         {
@@ -62,7 +65,8 @@ internal sealed class StatusSocket : IDisposable
     }
 
     private static NetworkException NotOpened(UnixDomainSocketEndPoint endPoint, int error) =>
-        new(new NetworkError(error, ErrorCategory.Bind, $"ServerOptions.StatusPath: {BindError.Describe(endPoint, error).Message}"));
+        new(new NetworkError(error, ErrorCategory.Bind,
+            $"ServerOptions.StatusPath: {BindError.Describe(endPoint, error).Message}"));
 
     /// <summary>Deletes the path. Does not wait for clients that are being served.</summary>
     public void Dispose()

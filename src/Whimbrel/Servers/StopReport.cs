@@ -30,7 +30,8 @@ public readonly record struct StopReport(int Drained, int Aborted)
         {
             (true, _) => $"{Drained} drained, {Aborted} aborted",
             // No user code is running: the rest waits for its turn on a busy machine or pool.
-            (false, 0) => $"{Drained} drained, {Aborted} aborted, {Left} left, waiting for a turn on a loop or the pool",
+            (false, 0) =>
+                $"{Drained} drained, {Aborted} aborted, {Left} left, waiting for a turn on a loop or the pool",
             _ => $"{Drained} drained, {Aborted} aborted, {Left} left: {string.Join(", ", Unfinished)}",
         };
 }

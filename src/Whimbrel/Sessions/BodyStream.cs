@@ -95,13 +95,18 @@ public sealed class BodyStream : Stream
         ValidateBufferArguments(buffer, offset, count);
         if (Volatile.Read(ref _isDisposed) != 0) Throw.Disposed(nameof(BodyStream));
         if (Loop.Current is not null) Throw.BlocksLoop(nameof(Read));
-        if (Strand.Current is { } strand && strand.Runs(_session)) Throw.State("Read would wait for the next callback of its own session. Await ReadAsync, or read elsewhere.");
+        if (Strand.Current is { } strand && strand.Runs(_session))
+            Throw.State(
+                "Read would wait for the next callback of its own session. Await ReadAsync, or read elsewhere.");
         BeginReading();
         BodyRead read = StartRead(buffer.AsMemory(offset, count), CancellationToken.None);
         short version = read.Version;
-        if (read.SignalWhenCompleted() is { } signal && !Engine.Block(signal, TimeSpan.FromMilliseconds(_readTimeoutMs)))
+        if (read.SignalWhenCompleted() is { } signal
+            && !Engine.Block(signal, TimeSpan.FromMilliseconds(_readTimeoutMs)))
         {
-            if (TryClaim()) read.SetException(new NetworkException(new NetworkError(0, ErrorCategory.Timeout, $"Nothing of the body was received within {_readTimeoutMs} ms (ReadTimeout). The stream may still be used.")));
+            if (TryClaim())
+                read.SetException(new NetworkException(new NetworkError(0, ErrorCategory.Timeout, $"Nothing of the "
+                    + $"body was received within {_readTimeoutMs} ms (ReadTimeout). The stream may still be used.")));
             Engine.Block(signal, Timeout.InfiniteTimeSpan);
         }
 
@@ -110,7 +115,8 @@ public sealed class BodyStream : Stream
 
     private void BeginReading()
     {
-        if (Interlocked.Exchange(ref _isReading, 1) == 1) Throw.State("A read is pending on this stream: one read at a time. Await it before the next.");
+        if (Interlocked.Exchange(ref _isReading, 1) == 1)
+            Throw.State("A read is pending on this stream: one read at a time. Await it before the next.");
     }
 
     private void EndReading() => Volatile.Write(ref _isReading, 0);
@@ -149,7 +155,8 @@ public sealed class BodyStream : Stream
 
     private void Cancel(CancellationToken cancellation)
     {
-        if (cancellation.IsCancellationRequested && TryClaim()) _read!.SetException(new OperationCanceledException(cancellation));
+        if (cancellation.IsCancellationRequested && TryClaim())
+            _read!.SetException(new OperationCanceledException(cancellation));
     }
 
     // ------------------------------------------------------------------ the session's side, on its thread
@@ -287,7 +294,8 @@ public sealed class BodyStream : Stream
 
     internal static int CheckTimeout(int valueMs, string name)
     {
-        if (valueMs is < 1 and not Timeout.Infinite) Throw.OutOfRange(name, valueMs, "1 or more milliseconds, or -1 for no limit");
+        if (valueMs is < 1 and not Timeout.Infinite)
+            Throw.OutOfRange(name, valueMs, "1 or more milliseconds, or -1 for no limit");
         return valueMs;
     }
 
@@ -316,7 +324,8 @@ public sealed class BodyStream : Stream
     /// <param name="buffer">Ignored.</param>
     /// <param name="offset">Ignored.</param>
     /// <param name="count">Ignored.</param>
-    public override void Write(byte[] buffer, int offset, int count) => throw new NotSupportedException("A body can only be read. Send through the session.");
+    public override void Write(byte[] buffer, int offset, int count) =>
+        throw new NotSupportedException("A body can only be read. Send through the session.");
 
     private static NotSupportedException NoSeeking() => new("A body can only be read, and forwards.");
 
@@ -332,7 +341,8 @@ public sealed class BodyStream : Stream
         internal override void OffersAgain() => body.HasRefused = false;
 
         internal override void End(CloseReason reason) =>
-            body.End(new NetworkException(reason.Error with { Message = $"Cannot read the rest of the body: {reason}." }, reason.Exception));
+            body.End(new NetworkException(
+                reason.Error with { Message = $"Cannot read the rest of the body: {reason}." }, reason.Exception));
     }
 
     /// <summary>The pending read; reused for the next read.</summary>
@@ -355,7 +365,9 @@ public sealed class BodyStream : Stream
         /// </summary>
         internal void Watch()
         {
-            if (_cancellation.CanBeCanceled) _registration = _cancellation.UnsafeRegister(static (read, token) => ((BodyRead)read!).Cancel(token), this);
+            if (_cancellation.CanBeCanceled)
+                _registration = _cancellation.UnsafeRegister(static (read, token) => ((BodyRead)read!).Cancel(token),
+                    this);
         }
 
         private void Cancel(CancellationToken token)

@@ -78,7 +78,9 @@ public sealed class FileSource : IDisposable
             if (offset < 0) Throw.OutOfRange(nameof(offset), offset, "0 or more");
             if (length < 0) Throw.OutOfRange(nameof(length), length, "0 or more");
             // The file may have grown since it was opened.
-            if (length > Length - offset && RandomAccess.GetLength(OpenFile.Handle) is var now && length > now - offset) Throw.OutOfRange(nameof(length), length, $"between 0 and {Math.Max(0, now - offset)}: the file has {now} bytes");
+            if (length > Length - offset && RandomAccess.GetLength(OpenFile.Handle) is var now && length > now - offset)
+                Throw.OutOfRange(nameof(length), length,
+                    $"between 0 and {Math.Max(0, now - offset)}: the file has {now} bytes");
         }
         catch
         {

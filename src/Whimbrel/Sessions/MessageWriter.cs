@@ -72,7 +72,8 @@ public sealed class MessageWriter : IBufferWriter<byte>
     /// memory.</exception>
     public void Advance(int count)
     {
-        if ((uint)count > (uint)_lent) Throw.OutOfRange(nameof(count), count, $"between 0 and the {_lent} bytes of the last GetMemory or GetSpan");
+        if ((uint)count > (uint)_lent)
+            Throw.OutOfRange(nameof(count), count, $"between 0 and the {_lent} bytes of the last GetMemory or GetSpan");
         if (count == 0) return;
         _lent -= count;
         _last!.Length += count;
@@ -158,10 +159,14 @@ public sealed class MessageWriter : IBufferWriter<byte>
         if (_isSending) ThrowSending();
         int least = Math.Max(sizeHint, 1);
         int left = _limit - Length;
-        if (least > left) Throw.State($"The message is longer than the limit of its writer: {Length} bytes are written, {least} more are wanted, and the limit is {_limit}. Nothing is lost: send or clear what there is, or give the writer a higher limit.");
+        if (least > left)
+            Throw.State($"The message is longer than the limit of its writer: {Length} bytes are written, {least} more "
+                + $"are wanted, and the limit is {_limit}. Nothing is lost: send or clear what there is, or give the "
+                + $"writer a higher limit.");
         WriterBlock? block = _last;
         // The rest of a block is used up first, unless it is very small and the caller gave no size.
-        if (block is null || block.Bytes.Length - block.Length < (sizeHint == 0 ? Math.Min(LeastRoom, left) : least)) block = AddBlock(least);
+        if (block is null || block.Bytes.Length - block.Length < (sizeHint == 0 ? Math.Min(LeastRoom, left) : least))
+            block = AddBlock(least);
         _lent = Math.Min(block.Bytes.Length - block.Length, left);
         return block;
     }
@@ -237,9 +242,11 @@ public sealed class MessageWriter : IBufferWriter<byte>
         if (_window.Pins > 0) ThrowPinned();
     }
 
-    private static void ThrowSending() => Throw.State("The message is being sent: OnSending, or another thread, may not use its writer meanwhile.");
+    private static void ThrowSending() =>
+        Throw.State("The message is being sent: OnSending, or another thread, may not use its writer meanwhile.");
 
-    private static void ThrowPinned() => Throw.State("The memory of GetMemory is pinned, for example by a pending read. Send or clear when that has ended.");
+    private static void ThrowPinned() => Throw.State(
+        "The memory of GetMemory is pinned, for example by a pending read. Send or clear when that has ended.");
 
     /// <summary>
     /// The memory that GetMemory returns. Each use looks the block up, so it never reaches memory that was passed on.
@@ -267,7 +274,8 @@ public sealed class MessageWriter : IBufferWriter<byte>
         {
             CheckOpen();
             byte[] bytes = writer._last!.Bytes;
-            if ((uint)elementIndex > (uint)bytes.Length) Throw.OutOfRange(nameof(elementIndex), elementIndex, $"between 0 and {bytes.Length}");
+            if ((uint)elementIndex > (uint)bytes.Length)
+                Throw.OutOfRange(nameof(elementIndex), elementIndex, $"between 0 and {bytes.Length}");
             GCHandle pin = GCHandle.Alloc(bytes, GCHandleType.Pinned);
             Interlocked.Increment(ref _pins);
             return new MemoryHandle((byte*)pin.AddrOfPinnedObject() + elementIndex, pin, this);
@@ -282,7 +290,9 @@ public sealed class MessageWriter : IBufferWriter<byte>
 
         private void CheckOpen()
         {
-            if (!IsOpen) Throw.State("The message was sent or cleared: memory of GetMemory from before cannot be used any more.");
+            if (!IsOpen)
+                Throw.State(
+                    "The message was sent or cleared: memory of GetMemory from before cannot be used any more.");
         }
     }
 }

@@ -60,7 +60,8 @@ internal sealed class Pipe : Intake
     internal void Begin(CancellationToken cancellation)
     {
         AtTarget(waits: false);
-        if (cancellation.CanBeCanceled) _registration = cancellation.UnsafeRegister(static pipe => ((Pipe)pipe!).Cancel(), this);
+        if (cancellation.CanBeCanceled)
+            _registration = cancellation.UnsafeRegister(static pipe => ((Pipe)pipe!).Cancel(), this);
         _source.DeliverAgain();
     }
 
@@ -86,7 +87,8 @@ internal sealed class Pipe : Intake
     /// and has nothing queued. Otherwise null.
     /// </summary>
     internal Connection? SpliceTarget =>
-        _connection is { } connection && ReferenceEquals(connection.Loop, _source.Loop) && Volatile.Read(ref _asked) == Goes && connection.TakesSplice(_generation) ? connection : null;
+        _connection is { } connection && ReferenceEquals(connection.Loop, _source.Loop)
+        && Volatile.Read(ref _asked) == Goes && connection.TakesSplice(_generation) ? connection : null;
 
     /// <summary>Counts bytes that were spliced to the target in the kernel.</summary>
     internal void Spliced(int count) => _bytes += count;
@@ -154,7 +156,9 @@ internal sealed class Pipe : Intake
         if (_connection is { } connection)
         {
             if (connection.Loop.IsCurrent) connection.RemoveFeed(this, _generation);
-            else connection.Loop.PostControl(static (_, c, pipe, g) => ((Connection)c!).RemoveFeed((Pipe)pipe!, (uint)g), connection, this, _generation);
+            else
+                connection.Loop.PostControl(static (_, c, pipe, g) => ((Connection)c!).RemoveFeed((Pipe)pipe!, (uint)g),
+                    connection, this, _generation);
         }
 
         _done.SetResult(new PipeResult(_bytes, end, reason));
@@ -173,11 +177,14 @@ internal sealed class Pipe : Intake
         }
 
         if (connection.Loop.IsCurrent) connection.AddFeed(this, waits, _generation);
-        else if (!connection.Loop.PostControl(waits ? s_wait : s_add, connection, this, _generation)) TargetEnded(new CloseReason(CloseCause.EngineStopped));
+        else if (!connection.Loop.PostControl(waits ? s_wait : s_add, connection, this, _generation))
+            TargetEnded(new CloseReason(CloseCause.EngineStopped));
     }
 
-    private static readonly ControlAction s_add = static (_, c, pipe, g) => ((Connection)c!).AddFeed((Pipe)pipe!, waits: false, (uint)g);
-    private static readonly ControlAction s_wait = static (_, c, pipe, g) => ((Connection)c!).AddFeed((Pipe)pipe!, waits: true, (uint)g);
+    private static readonly ControlAction s_add = static (_, c, pipe, g) => ((Connection)c!).AddFeed((Pipe)pipe!,
+        waits: false, (uint)g);
+    private static readonly ControlAction s_wait = static (_, c, pipe, g) => ((Connection)c!).AddFeed((Pipe)pipe!,
+        waits: true, (uint)g);
 
     // ------------------------------------------------------------------ any thread
 

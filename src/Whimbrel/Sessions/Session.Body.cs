@@ -132,7 +132,8 @@ public abstract partial class Session : IReceiveBuffer
         get => _receiving as byte[];
         set
         {
-            if (_connection is not null && !IsOnSessionThread) Throw.State("ReceiveBuffer is set on the session's thread, or before the session is used.");
+            if (_connection is not null && !IsOnSessionThread)
+                Throw.State("ReceiveBuffer is set on the session's thread, or before the session is used.");
             if (_receiving is not AsyncReceive) _receiving = value;
         }
     }
@@ -147,7 +148,8 @@ public abstract partial class Session : IReceiveBuffer
     /// Returns memory for the next receive. Its bytes are then offered in place, and <see cref="DropRoom"/> follows;
     /// without data only <see cref="DropRoom"/> is called. The session's loop.
     /// </summary>
-    internal virtual Span<byte> LendRoom() => ReceiveBuffer is { } buffer ? buffer.AsSpan(0, Math.Min(buffer.Length, MostAtATime)) : default;
+    internal virtual Span<byte> LendRoom() =>
+        ReceiveBuffer is { } buffer ? buffer.AsSpan(0, Math.Min(buffer.Length, MostAtATime)) : default;
 
     /// <summary>Called when the engine has stopped writing to the memory.</summary>
     internal virtual void DropRoom()

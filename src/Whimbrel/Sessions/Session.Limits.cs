@@ -122,17 +122,21 @@ public abstract partial class Session
 
     private void SetTimeout(TimeLimit which, TimeSpan value, string name)
     {
-        if (value != TimeSpan.Zero && (value < ConnectionOptions.LeastTimeout || value > ConnectionOptions.MostTimeout)) Throw.OutOfRange(name, value, "zero, or 100 ms up to 7 days");
+        if (value != TimeSpan.Zero && (value < ConnectionOptions.LeastTimeout || value > ConnectionOptions.MostTimeout))
+            Throw.OutOfRange(name, value, "zero, or 100 ms up to 7 days");
         TimeLimits limits = _limits ?? NewLimits();
         long ms = Loop.WholeMs(value);
         limits.Set(which, ms);
-        if (_connection is { } connection && TimeLimits.FirstLookMs(connection.Loop.Engine.CoarseMs, ms) < limits.NextLookMs) AskForLook(connection, 0);
+        if (_connection is { } connection
+            && TimeLimits.FirstLookMs(connection.Loop.Engine.CoarseMs, ms) < limits.NextLookMs)
+            AskForLook(connection, 0);
     }
 
     private void AskForLook(Connection connection, long inMs)
     {
         if (connection.Loop.IsCurrent) connection.LookIn(_generation, inMs);
-        else connection.Loop.PostControl(static (_, c, _, g) => ((Connection)c!).LookIn((uint)g, 0), connection, null, _generation);
+        else connection.Loop.PostControl(static (_, c, _, g) => ((Connection)c!).LookIn((uint)g, 0), connection, null,
+            _generation);
     }
 
     /// <summary>Returns null if the connection has ended while a callback runs on the pool.</summary>

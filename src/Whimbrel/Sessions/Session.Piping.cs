@@ -30,9 +30,11 @@ public abstract partial class Session
     {
         ArgumentNullException.ThrowIfNull(target);
         CheckIntake(nameof(PipeTo));
-        if (target._loop is null || (target._connection is { } connection && target.ConnectedAt is null && connection.Generation == target._generation))
+        if (target._loop is null || (target._connection is { } connection && target.ConnectedAt is null
+            && connection.Generation == target._generation))
         {
-            Diagnostics.Throw.State("PipeTo wants a target that is connected: begin in its OnConnected, or when ConnectAsync has completed.");
+            Diagnostics.Throw.State("PipeTo wants a target that is connected: begin in its OnConnected, or when "
+                + "ConnectAsync has completed.");
         }
 
         Pipe pipe = new(this, target);
@@ -51,5 +53,6 @@ public abstract partial class Session
     /// to come. Any thread.
     /// </summary>
     internal CloseReason EndReason =>
-        ReferenceEquals(Volatile.Read(ref _endWaits), EndWait.Over) ? _endReason : Volatile.Read(ref _wasHandedOver) ? new CloseReason(CloseCause.HandedOver) : default;
+        ReferenceEquals(Volatile.Read(ref _endWaits), EndWait.Over) ? _endReason
+            : Volatile.Read(ref _wasHandedOver) ? new CloseReason(CloseCause.HandedOver) : default;
 }

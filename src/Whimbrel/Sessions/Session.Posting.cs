@@ -148,7 +148,9 @@ public abstract partial class Session
         // While a post is counted, connection and session cannot be reused for another one.
         if (!TryCountPost())
         {
-            if (connection.Strand is { } strand && strand.Serves(_generation) && strand.TryPostCall(this, action, state)) return true;
+            if (connection.Strand is { } strand && strand.Serves(_generation)
+                && strand.TryPostCall(this, action, state))
+                return true;
             // The strand may have been detached between the two checks.
             if (!TryCountPost()) return false;
         }
@@ -228,7 +230,8 @@ public abstract partial class Session
     {
         try
         {
-            await (function() ?? throw new InvalidOperationException("The function gave no task.")).ConfigureAwait(false);
+            await (function() ?? throw new InvalidOperationException("The function gave no task."))
+                .ConfigureAwait(false);
         }
         catch (Exception e)
         {

@@ -10,7 +10,8 @@ public abstract partial class Session
     /// The posted action that carries the exception of an OnReceivedAsync to its session; messages then name
     /// OnReceivedAsync.
     /// </summary>
-    internal static readonly Action<object?> RethrowReceived = static thrown => ((ExceptionDispatchInfo)thrown!).Throw();
+    internal static readonly Action<object?> RethrowReceived =
+        static thrown => ((ExceptionDispatchInfo)thrown!).Throw();
 
     private static readonly Action<object?> s_release = static session => ((Session)session!).ReleaseCallback();
 
@@ -38,7 +39,8 @@ public abstract partial class Session
 
     private void StartReceivedAsync(ReadOnlySpan<byte> data)
     {
-        if (_receiving is not AsyncReceive && (FindHooks() & SessionHooks.ReceivedAsync) != 0) _receiving = new AsyncReceive(this);
+        if (_receiving is not AsyncReceive && (FindHooks() & SessionHooks.ReceivedAsync) != 0)
+            _receiving = new AsyncReceive(this);
         (_receiving as AsyncReceive)?.Start(data);
     }
 
@@ -59,8 +61,12 @@ public abstract partial class Session
     /// <summary>Called when the async callback has completed. Any thread.</summary>
     internal void ReceivedAsyncEnded(Exception? thrown, bool outlived)
     {
-        if (thrown is null && (RunningStrand is not null || (_connection is { Strand: null } connection && connection.Loop.IsCurrent))) ReleaseCallback();
-        else if (outlived || !PostCall(thrown is null ? s_release : RethrowReceived, thrown is null ? this : ExceptionDispatchInfo.Capture(thrown))) NoteLate(thrown, nameof(OnReceivedAsync));
+        if (thrown is null
+            && (RunningStrand is not null || (_connection is { Strand: null } connection && connection.Loop.IsCurrent)))
+            ReleaseCallback();
+        else if (outlived || !PostCall(thrown is null ? s_release : RethrowReceived,
+            thrown is null ? this : ExceptionDispatchInfo.Capture(thrown)))
+            NoteLate(thrown, nameof(OnReceivedAsync));
         if (outlived) _host!.HandlerEnded(this);
     }
 

@@ -9,5 +9,6 @@ public abstract partial class Session
     /// that the peer has read the data; only the peer can confirm that. Allocates nothing, and does not make data leave
     /// earlier. Broadcasts held by a <see cref="Whimbrel.BroadcastGate"/> are not included. Any thread.
     /// </summary>
-    public ValueTask<bool> SentAsync() => _connection is { } connection ? connection.SentAsync(_generation) : new(false);
+    public ValueTask<bool> SentAsync() =>
+        _connection is { } connection ? connection.SentAsync(_generation) : new(false);
 }

@@ -21,9 +21,12 @@ public abstract partial class Session
     /// <exception cref="ArgumentException">There are results, but fewer than sessions. Or the message is larger than
     /// the <see cref="SendLimitBytes"/> of one session without its <see cref="AllowLargeMessages"/>; then no session
     /// gets it.</exception>
-    public static int SendToEach(ReadOnlySpan<byte> data, ReadOnlySpan<Session> sessions, Span<SendResult> results = default)
+    public static int SendToEach(ReadOnlySpan<byte> data, ReadOnlySpan<Session> sessions,
+        Span<SendResult> results = default)
     {
-        if (!results.IsEmpty && results.Length < sessions.Length) throw new ArgumentException($"There are {sessions.Length} sessions, and results for {results.Length}.", nameof(results));
+        if (!results.IsEmpty && results.Length < sessions.Length)
+            throw new ArgumentException($"There are {sessions.Length} sessions, and results for {results.Length}.",
+                nameof(results));
         if (data.Length > ConnectionOptions.LeastSendLimit) CheckFits(data.Length, sessions);
         int taken = 0;
         SharedCopies copies = new(sessions.Length);
@@ -32,7 +35,9 @@ public abstract partial class Session
             for (int i = 0; i < sessions.Length; i++)
             {
                 ArgumentNullException.ThrowIfNull(sessions[i]);
-                SendResult result = sessions[i].Connection is { } connection ? connection.Send(data, sessions[i].Generation, ref copies) : SendResult.Closed;
+                SendResult result = sessions[i].Connection is { } connection
+                    ? connection.Send(data, sessions[i].Generation, ref copies)
+                    : SendResult.Closed;
                 if (result == SendResult.Queued) taken++;
                 if (!results.IsEmpty) results[i] = result;
             }
@@ -51,7 +56,8 @@ public abstract partial class Session
     {
         foreach (Session session in sessions)
         {
-            if (session?.Connection is { } connection && connection.IsTooLarge(length, session.Generation)) Throw.TooLarge(length, connection.SendLimit, session.BroadcastRefusal is not null);
+            if (session?.Connection is { } connection && connection.IsTooLarge(length, session.Generation))
+                Throw.TooLarge(length, connection.SendLimit, session.BroadcastRefusal is not null);
         }
     }
 }

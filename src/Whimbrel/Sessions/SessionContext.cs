@@ -5,7 +5,8 @@ namespace Whimbrel;
 /// <summary>Information for a factory about the connection that it creates a session for.</summary>
 public sealed class SessionContext
 {
-    internal SessionContext(Server? server, Client? client, Loop loop, EndPoint? local, EndPoint? remote, TlsInfo? tls = null)
+    internal SessionContext(Server? server, Client? client, Loop loop, EndPoint? local, EndPoint? remote,
+        TlsInfo? tls = null)
     {
         Server = server;
         Client = client;

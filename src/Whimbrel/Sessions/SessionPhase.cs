@@ -19,7 +19,8 @@ public sealed class SessionPhase
     public SessionPhase(string name, TimeSpan limit, int leastBytesPerSecond = 0)
     {
         ArgumentException.ThrowIfNullOrEmpty(name);
-        if (limit < TimeSpan.FromMilliseconds(10) || limit > TimeSpan.FromDays(7)) Throw.OutOfRange(nameof(limit), limit, "10 ms up to 7 days");
+        if (limit < TimeSpan.FromMilliseconds(10) || limit > TimeSpan.FromDays(7))
+            Throw.OutOfRange(nameof(limit), limit, "10 ms up to 7 days");
         ArgumentOutOfRangeException.ThrowIfNegative(leastBytesPerSecond);
         Name = name;
         Limit = limit;
@@ -41,7 +42,8 @@ public sealed class SessionPhase
     /// <summary>Reason of the end, as one sentence.</summary>
     internal string TimeoutText => LeastBytesPerSecond == 0
         ? $"{Name} took longer than {Limit.TotalSeconds:0.###} s"
-        : $"{Name} came with less than {LeastBytesPerSecond} bytes per second, and {Limit.TotalSeconds:0.###} s beyond that were used up";
+        : $"{Name} came with less than {LeastBytesPerSecond} bytes per second, and {Limit.TotalSeconds:0.###} s beyond "
+            + $"that were used up";
 
     /// <summary>Returns name and limit.</summary>
     public override string ToString() => $"{Name} ({Limit})";

@@ -39,7 +39,8 @@ public sealed class SharedBytes : IDisposable
     {
         ArgumentNullException.ThrowIfNull(owner);
         Memory<byte> memory = owner.Memory;
-        if ((uint)length > (uint)memory.Length) Throw.OutOfRange(nameof(length), length, $"between 0 and {memory.Length}");
+        if ((uint)length > (uint)memory.Length)
+            Throw.OutOfRange(nameof(length), length, $"between 0 and {memory.Length}");
         _memory = memory[..length];
         _owner = owner;
         _loan = new QueuedLoan(this);

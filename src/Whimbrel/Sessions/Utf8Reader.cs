@@ -47,7 +47,8 @@ public ref struct Utf8Reader
     public string ReadText()
     {
         ReadOnlySpan<byte> rest = Rest;
-        bool isCut = Rune.DecodeLastFromUtf8(rest, out _, out int tail) == OperationStatus.NeedMoreData && !rest.IsEmpty;
+        bool isCut = Rune.DecodeLastFromUtf8(rest, out _, out int tail) == OperationStatus.NeedMoreData
+            && !rest.IsEmpty;
         int count = isCut ? rest.Length - tail : rest.Length;
         Taken += count;
         return Encoding.UTF8.GetString(rest[..count]);

@@ -53,11 +53,13 @@ public sealed class ConnectionPipe : IDuplexPipe, IDisposable, IAsyncDisposable
     /// <param name="options">Address and limits. Copied.</param>
     /// <param name="pipe">Options of the pipe, or null for the defaults.</param>
     /// <param name="cancellationToken">Cancels the connect.</param>
-    public static ValueTask<ConnectionPipe> ConnectAsync(ClientOptions options, ConnectionPipeOptions? pipe = null, CancellationToken cancellationToken = default) =>
+    public static ValueTask<ConnectionPipe> ConnectAsync(ClientOptions options, ConnectionPipeOptions? pipe = null,
+        CancellationToken cancellationToken = default) =>
         SessionOrder.Keep(SessionOrder.Leave(), OpenAsync(options, pipe, cancellationToken));
 
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
-    private static async ValueTask<ConnectionPipe> OpenAsync(ClientOptions options, ConnectionPipeOptions? pipe, CancellationToken cancellationToken)
+    private static async ValueTask<ConnectionPipe> OpenAsync(ClientOptions options, ConnectionPipeOptions? pipe,
+        CancellationToken cancellationToken)
     {
         ConnectionPipeOptions own = Checked(pipe);
         Client client = new(options, () => new PipeSession(null, own));
@@ -84,7 +86,8 @@ public sealed class ConnectionPipe : IDuplexPipe, IDisposable, IAsyncDisposable
     /// stop, and when the connection has ended.</param>
     /// <param name="pipe">Options of all pipes, or null for the defaults.</param>
     /// <exception cref="ArgumentException">The options have a mistake.</exception>
-    public static Func<SessionContext, Session> Serve(Func<ConnectionPipe, CancellationToken, Task> handler, ConnectionPipeOptions? pipe = null)
+    public static Func<SessionContext, Session> Serve(Func<ConnectionPipe, CancellationToken, Task> handler,
+        ConnectionPipeOptions? pipe = null)
     {
         ArgumentNullException.ThrowIfNull(handler);
         ConnectionPipeOptions own = Checked(pipe);
@@ -107,7 +110,8 @@ public sealed class ConnectionPipe : IDuplexPipe, IDisposable, IAsyncDisposable
         return PipeSession.TakeOver(session, Checked(pipe));
     }
 
-    private static ConnectionPipeOptions Checked(ConnectionPipeOptions? options) => (options ?? ConnectionPipeOptions.Default).Check();
+    private static ConnectionPipeOptions Checked(ConnectionPipeOptions? options) =>
+        (options ?? ConnectionPipeOptions.Default).Check();
 
     // ------------------------------------------------------------------ the two halves
 
@@ -175,7 +179,8 @@ public sealed class ConnectionPipe : IDuplexPipe, IDisposable, IAsyncDisposable
     /// flushes are completed.
     /// </summary>
     /// <param name="reason">Exception for <see cref="CloseReason"/>, or null.</param>
-    public void Abort(Exception? reason = null) => _session.AbortWith(new CloseReason(CloseCause.LocalAbort, 0, reason));
+    public void Abort(Exception? reason = null) =>
+        _session.AbortWith(new CloseReason(CloseCause.LocalAbort, 0, reason));
 
     /// <summary>
     /// Ends the connection before its halves are completed: flushed data is sent, then FIN, within the limits of a

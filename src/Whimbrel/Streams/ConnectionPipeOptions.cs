@@ -41,7 +41,9 @@ public sealed class ConnectionPipeOptions
 
     internal ConnectionPipeOptions Check()
     {
-        if (HoldBytes is < 4096 or > 1 << 30) throw new ArgumentException($"ConnectionPipeOptions.HoldBytes is {HoldBytes}: it must be between 4 KiB and 1 GiB.");
+        if (HoldBytes is < 4096 or > 1 << 30)
+            throw new ArgumentException(
+                $"ConnectionPipeOptions.HoldBytes is {HoldBytes}: it must be between 4 KiB and 1 GiB.");
         return this;
     }
 }

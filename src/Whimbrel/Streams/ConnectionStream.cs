@@ -52,11 +52,13 @@ public sealed class ConnectionStream : Stream
     /// <exception cref="ArgumentException">The options have mistakes; the message lists all of them.</exception>
     /// <param name="options">Address and limits. Copied.</param>
     /// <param name="cancellationToken">Cancels the connect.</param>
-    public static ValueTask<ConnectionStream> ConnectAsync(ClientOptions options, CancellationToken cancellationToken = default) =>
+    public static ValueTask<ConnectionStream> ConnectAsync(ClientOptions options,
+        CancellationToken cancellationToken = default) =>
         SessionOrder.Keep(SessionOrder.Leave(), OpenAsync(options, cancellationToken));
 
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
-    private static async ValueTask<ConnectionStream> OpenAsync(ClientOptions options, CancellationToken cancellationToken)
+    private static async ValueTask<ConnectionStream> OpenAsync(ClientOptions options,
+        CancellationToken cancellationToken)
     {
         Client client = new(options, static () => new StreamSession(null));
         return ((StreamSession)await client.ConnectAsync(cancellationToken).ConfigureAwait(false)).Stream;
@@ -68,7 +70,8 @@ public sealed class ConnectionStream : Stream
     /// </summary>
     /// <param name="address">Address to connect to.</param>
     /// <param name="cancellationToken">Cancels the connect.</param>
-    public static ValueTask<ConnectionStream> ConnectAsync(string address, CancellationToken cancellationToken = default)
+    public static ValueTask<ConnectionStream> ConnectAsync(string address,
+        CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(address);
         return ConnectAsync(new ClientOptions { Address = address }, cancellationToken);
@@ -209,7 +212,8 @@ public sealed class ConnectionStream : Stream
     }
 
     /// <inheritdoc/>
-    public override IAsyncResult BeginRead(byte[] buffer, int offset, int count, AsyncCallback? callback, object? state) =>
+    public override IAsyncResult BeginRead(byte[] buffer, int offset, int count, AsyncCallback? callback,
+        object? state) =>
         TaskToAsyncResult.Begin(ReadAsync(buffer, offset, count, CancellationToken.None), callback, state);
 
     /// <inheritdoc/>
@@ -231,7 +235,8 @@ public sealed class ConnectionStream : Stream
     /// <param name="head">First part. May be reused when the task completes, like the second one.</param>
     /// <param name="body">Second part.</param>
     /// <param name="cancellationToken">Same as in the other <c>WriteAsync</c>.</param>
-    public ValueTask WriteAsync(ReadOnlyMemory<byte> head, ReadOnlyMemory<byte> body, CancellationToken cancellationToken = default)
+    public ValueTask WriteAsync(ReadOnlyMemory<byte> head, ReadOnlyMemory<byte> body,
+        CancellationToken cancellationToken = default)
     {
         ThrowIfDisposed();
         return Written(_session.SendAsync(Outgoing.Pieces([head, body]), cancellationToken));
@@ -247,7 +252,8 @@ public sealed class ConnectionStream : Stream
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder))]
     private async ValueTask WaitForRoomAsync(ValueTask<SendResult> sending)
     {
-        if (await sending.ConfigureAwait(false) != SendResult.Queued) await _session.FailWriteAsync().ConfigureAwait(false);
+        if (await sending.ConfigureAwait(false) != SendResult.Queued)
+            await _session.FailWriteAsync().ConfigureAwait(false);
     }
 
     /// <inheritdoc/>
@@ -291,7 +297,9 @@ public sealed class ConnectionStream : Stream
         ThrowIfDisposed();
         ThrowIfOnLoop(nameof(Write));
         int timeoutMs = _writeTimeoutMs; // read once, because it decides the owner of the memory after a timeout
-        if (_session.BeginSend(data, mayBeTakenBack: timeoutMs != Timeout.Infinite, out SendResult result) is { } operation) result = AwaitRoom(operation, timeoutMs);
+        if (_session.BeginSend(data, mayBeTakenBack: timeoutMs != Timeout.Infinite, out SendResult result)
+            is { } operation)
+            result = AwaitRoom(operation, timeoutMs);
         if (result != SendResult.Queued) _session.FailWrite();
     }
 
@@ -299,7 +307,8 @@ public sealed class ConnectionStream : Stream
     {
         short version = operation.Version;
         bool timedOut = false;
-        if (operation.SignalWhenCompleted() is { } signal && !Loop.Engine.Block(signal, TimeSpan.FromMilliseconds(timeoutMs)))
+        if (operation.SignalWhenCompleted() is { } signal
+            && !Loop.Engine.Block(signal, TimeSpan.FromMilliseconds(timeoutMs)))
         {
             timedOut = true;
             operation.CancelRequested();
@@ -318,10 +327,12 @@ public sealed class ConnectionStream : Stream
     }
 
     private static NetworkException TimedOut(int timeoutMs, Exception? cause) =>
-        new(new NetworkError(0, ErrorCategory.Timeout, $"There was no room to write within {timeoutMs} ms (WriteTimeout): the peer reads too slowly."), cause);
+        new(new NetworkError(0, ErrorCategory.Timeout,
+            $"There was no room to write within {timeoutMs} ms (WriteTimeout): the peer reads too slowly."), cause);
 
     /// <inheritdoc/>
-    public override IAsyncResult BeginWrite(byte[] buffer, int offset, int count, AsyncCallback? callback, object? state) =>
+    public override IAsyncResult BeginWrite(byte[] buffer, int offset, int count, AsyncCallback? callback,
+        object? state) =>
         TaskToAsyncResult.Begin(WriteAsync(buffer, offset, count, CancellationToken.None), callback, state);
 
     /// <inheritdoc/>

@@ -43,7 +43,8 @@ internal sealed class PipeSession : Session
     {
         Completion<ConnectionPipe> taken = new(session.Loop.Engine);
         ValueTask<ConnectionPipe> task = taken.Task;
-        session.HandOverTo(new PipeSession(null, options) { _taken = taken }, new TakeOverIntake<ConnectionPipe>(taken));
+        session.HandOverTo(new PipeSession(null, options) { _taken = taken },
+            new TakeOverIntake<ConnectionPipe>(taken));
         return task;
     }
 
@@ -93,7 +94,8 @@ internal sealed class PipeSession : Session
     }
 
     /// <summary>Called if it took over before the connection was established, and the connect failed.</summary>
-    protected override void OnConnectFailed(CloseReason reason) => _taken?.SetException(StreamSession.EndOf("take over", reason));
+    protected override void OnConnectFailed(CloseReason reason) =>
+        _taken?.SetException(StreamSession.EndOf("take over", reason));
 
     protected override int OnData(ReadOnlySpan<byte> unread)
     {

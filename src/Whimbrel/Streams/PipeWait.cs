@@ -43,7 +43,8 @@ internal sealed class PipeWait<T> : Completion<T>
     internal void Watch(CancellationToken token)
     {
         if (!token.CanBeCanceled) return;
-        CancellationTokenRegistration registration = token.UnsafeRegister(static wait => ((PipeWait<T>)wait!).CancelRequested(), this);
+        CancellationTokenRegistration registration =
+            token.UnsafeRegister(static wait => ((PipeWait<T>)wait!).CancelRequested(), this);
         lock (_gate)
         {
             if (IsWaiting)

@@ -15,7 +15,8 @@ namespace Whimbrel.Streams;
 /// need the loop. No user code runs inside the lock, and nothing waits there. Positions are counted in bytes since the
 /// beginning: <c>consumed &lt;= examined &lt;= received</c>.
 /// </remarks>
-[System.Diagnostics.CodeAnalysis.SuppressMessage("Design", "CA1001", Justification = "A token source without a timer or a wait handle owns nothing to release, and its token may be used after the end.")]
+[System.Diagnostics.CodeAnalysis.SuppressMessage("Design", "CA1001", Justification = "A token source without a timer "
+    + "or a wait handle owns nothing to release, and its token may be used after the end.")]
 internal sealed class ReceivingPipe(PipeSession session, ConnectionPipeOptions options) : PipeReader
 {
     private readonly Lock _gate = new();
@@ -45,7 +46,8 @@ internal sealed class ReceivingPipe(PipeSession session, ConnectionPipeOptions o
         lock (_gate)
         {
             CheckReadable();
-            if (TryTake(out ReadResult result, out Exception? failure)) return failure is null ? new(result) : ValueTask.FromException<ReadResult>(failure);
+            if (TryTake(out ReadResult result, out Exception? failure))
+                return failure is null ? new(result) : ValueTask.FromException<ReadResult>(failure);
             _read ??= new PipeWait<ReadResult>(_gate, session.Loop, options.Scheduler);
             task = _read.Begin(cancellationToken);
         }
@@ -75,10 +77,13 @@ internal sealed class ReceivingPipe(PipeSession session, ConnectionPipeOptions o
         lock (_gate)
         {
             if (_isCompleted) ThrowCompleted();
-            if (!_mayAdvance) Throw.State("There is no read to complete: AdvanceTo comes once after each ReadAsync or TryRead that gave a result.");
+            if (!_mayAdvance)
+                Throw.State("There is no read to complete: AdvanceTo comes once after each ReadAsync or TryRead that "
+                    + "gave a result.");
             long upTo = PlaceOf(consumed), seenTo = PlaceOf(examined);
             if (upTo < _consumed || upTo > seenTo || seenTo > _received)
-                Throw.OutOfRange(nameof(consumed), upTo, $"between {_consumed} and examined, and examined ({seenTo}) up to {_received}: positions of the buffer that the last read gave");
+                Throw.OutOfRange(nameof(consumed), upTo, $"between {_consumed} and examined, and examined ({seenTo}) "
+                    + $"up to {_received}: positions of the buffer that the last read gave");
             _isReading = _mayAdvance = false;
             _examined = Math.Max(_examined, seenTo);
             Release(upTo);
@@ -131,7 +136,8 @@ internal sealed class ReceivingPipe(PipeSession session, ConnectionPipeOptions o
     {
         if (_isCompleted) ThrowCompleted();
         if (IsWaiting) Throw.State("A read is pending on this pipe: one read at a time. Await it before the next.");
-        if (_isReading) Throw.State("The last read was not completed: say by AdvanceTo what was consumed before the next.");
+        if (_isReading)
+            Throw.State("The last read was not completed: say by AdvanceTo what was consumed before the next.");
     }
 
     private bool IsWaiting => _read is { IsWaiting: true };
@@ -150,7 +156,8 @@ internal sealed class ReceivingPipe(PipeSession session, ConnectionPipeOptions o
             return failure is not null;
         }
 
-        ReadOnlySequence<byte> buffer = _first is null ? default : new(_first, (int)(_consumed - _first.RunningIndex), _last!, _last!.Length);
+        ReadOnlySequence<byte> buffer =
+            _first is null ? default : new(_first, (int)(_consumed - _first.RunningIndex), _last!, _last!.Length);
         result = new ReadResult(buffer, _isCancelled, _isFinished);
         // After a cancelled read the next one may come without AdvanceTo, as with every pipe.
         _isReading = !_isCancelled;
@@ -230,7 +237,8 @@ internal sealed class ReceivingPipe(PipeSession session, ConnectionPipeOptions o
     private void Append(ReadOnlySpan<byte> data)
     {
         // Fewer bytes are not worth a segment of this length.
-        if (_room is { } room && data.Length >= PipeSegments.BulkBytes && (ReadOnlySpan<byte>)room.RoomSpan[..data.Length] == data)
+        if (_room is { } room && data.Length >= PipeSegments.BulkBytes
+            && (ReadOnlySpan<byte>)room.RoomSpan[..data.Length] == data)
         {
             _room = null;
             Link(room);
@@ -242,7 +250,8 @@ internal sealed class ReceivingPipe(PipeSession session, ConnectionPipeOptions o
         while (!data.IsEmpty)
         {
             if (_last is not { RoomLength: > 0 })
-                Link(session.Loop.PipeSegments.Take(this, data.Length > PipeSegments.BulkBytes ? PipeSegments.Long : PipeSegments.Short, _received));
+                Link(session.Loop.PipeSegments.Take(this,
+                    data.Length > PipeSegments.BulkBytes ? PipeSegments.Long : PipeSegments.Short, _received));
 
             int count = Math.Min(_last!.RoomLength, data.Length);
             data[..count].CopyTo(_last.RoomSpan);

@@ -41,7 +41,9 @@ internal sealed class SendingPipe(PipeSession session, ConnectionPipeOptions opt
     public override void Advance(int bytes)
     {
         if (bytes == 0 && _last is null) return;
-        if (_last is null || (uint)bytes > (uint)_last.RoomLength) Throw.OutOfRange(nameof(bytes), bytes, $"between 0 and the {_last?.RoomLength ?? 0} bytes of the last GetMemory or GetSpan");
+        if (_last is null || (uint)bytes > (uint)_last.RoomLength)
+            Throw.OutOfRange(nameof(bytes), bytes,
+                $"between 0 and the {_last?.RoomLength ?? 0} bytes of the last GetMemory or GetSpan");
         _last!.Advance(bytes);
     }
 
@@ -57,7 +59,8 @@ internal sealed class SendingPipe(PipeSession session, ConnectionPipeOptions opt
     private PipeSegment AddSegment(int least)
     {
         if (_last is { } last) _before += last.Length;
-        PipeSegment segment = session.Loop.PipeSegments.Take(this, Math.Max(least, _last is null ? PipeSegments.Short : PipeSegments.Long), _before);
+        PipeSegment segment = session.Loop.PipeSegments.Take(this,
+            Math.Max(least, _last is null ? PipeSegments.Short : PipeSegments.Long), _before);
         if (_last is null) _first = segment;
         else _last.NextSegment = segment;
 
@@ -86,7 +89,8 @@ internal sealed class SendingPipe(PipeSession session, ConnectionPipeOptions opt
         return WaitForRoom(cancellationToken);
     }
 
-    public override ValueTask<FlushResult> WriteAsync(ReadOnlyMemory<byte> source, CancellationToken cancellationToken = default)
+    public override ValueTask<FlushResult> WriteAsync(ReadOnlyMemory<byte> source,
+        CancellationToken cancellationToken = default)
     {
         CheckWritable();
         if (cancellationToken.IsCancellationRequested) return ValueTask.FromCanceled<FlushResult>(cancellationToken);

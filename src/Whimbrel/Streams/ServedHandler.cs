@@ -8,7 +8,8 @@ namespace Whimbrel.Streams;
 /// of that connection.
 /// </summary>
 /// <typeparam name="T">Type that the handler receives for the session; disposed when the handler returns.</typeparam>
-[System.Diagnostics.CodeAnalysis.SuppressMessage("Design", "CA1001", Justification = "A token source without a timer or a wait handle owns nothing to give back, and the handler may look at its token after the end.")]
+[System.Diagnostics.CodeAnalysis.SuppressMessage("Design", "CA1001", Justification = "A token source without a timer "
+    + "or a wait handle owns nothing to give back, and the handler may look at its token after the end.")]
 internal sealed class ServedHandler<T>(Session session, T face, Func<T, CancellationToken, Task> method)
     where T : IDisposable
 {
@@ -29,7 +30,8 @@ internal sealed class ServedHandler<T>(Session session, T face, Func<T, Cancella
         _host = session.Connection!.Host;
         _host.HandlerBegan(session);
         // With callbacks on the pool the handler runs there; the session itself stays on the loop.
-        if (_host.Options.Scheduling == Scheduling.ThreadPool) session.Loop.Engine.Offload(static s => _ = ((ServedHandler<T>)s!).ServeAsync(), this);
+        if (_host.Options.Scheduling == Scheduling.ThreadPool)
+            session.Loop.Engine.Offload(static s => _ = ((ServedHandler<T>)s!).ServeAsync(), this);
         else _ = ServeAsync();
     }
 
@@ -55,7 +57,8 @@ internal sealed class ServedHandler<T>(Session session, T face, Func<T, Cancella
 
     private void Threw(Exception exception)
     {
-        if (exception is NetworkException { Error.Category: not ErrorCategory.Timeout } || (exception is ObjectDisposedException && !session.IsConnected))
+        if (exception is NetworkException { Error.Category: not ErrorCategory.Timeout }
+            || (exception is ObjectDisposedException && !session.IsConnected))
         {
             // The connection failed, and its end is reported elsewhere.
             session.Abort();
@@ -65,6 +68,7 @@ internal sealed class ServedHandler<T>(Session session, T face, Func<T, Cancella
         session.Loop.Engine.UserCodeThrew(exception);
         _host!.CountUserException();
         session.AbortWith(new CloseReason(CloseCause.UserException, 0, exception));
-        _host.NoteUserException($"The handler {Name}", $" of {session}", exception, "Its connection was aborted; other connections continue.");
+        _host.NoteUserException($"The handler {Name}", $" of {session}", exception,
+            "Its connection was aborted; other connections continue.");
     }
 }

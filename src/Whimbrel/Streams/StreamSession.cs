@@ -78,14 +78,16 @@ internal sealed class StreamSession : Session
         BeginReading();
         StreamRead read = StartRead(into, hasLimit: timeoutMs != Timeout.Infinite, CancellationToken.None);
         short version = read.Version;
-        if (read.SignalWhenCompleted() is { } signal && !Loop.Engine.Block(signal, TimeSpan.FromMilliseconds(timeoutMs)))
+        if (read.SignalWhenCompleted() is { } signal
+            && !Loop.Engine.Block(signal, TimeSpan.FromMilliseconds(timeoutMs)))
         {
             // The loop is not involved, because a callback may block it.
             if (read.TryTakeBack())
             {
                 _read = null;
                 EndReading();
-                throw new NetworkException(new NetworkError(0, ErrorCategory.Timeout, $"Nothing was received within {timeoutMs} ms (ReadTimeout). The stream may still be used."));
+                throw new NetworkException(new NetworkError(0, ErrorCategory.Timeout,
+                    $"Nothing was received within {timeoutMs} ms (ReadTimeout). The stream may still be used."));
             }
 
             Loop.Engine.Block(signal, Timeout.InfiniteTimeSpan);
@@ -100,13 +102,15 @@ internal sealed class StreamSession : Session
         read.Begin(into, hasLimit, cancellation);
         if (Loop.IsCurrent) Await(read);
         // A loop that has ended accepts no posts and uses nothing any more: kept data is read here.
-        else if (!Loop.PostControl(static (_, s, r, _) => ((StreamSession)s!).Serve((StreamRead)r!), this, read)) Serve(read);
+        else if (!Loop.PostControl(static (_, s, r, _) => ((StreamSession)s!).Serve((StreamRead)r!), this, read))
+            Serve(read);
         return read;
     }
 
     private void BeginReading()
     {
-        if (Interlocked.Exchange(ref _isReading, 1) == 1) Throw.State("A read is pending on this stream: one read at a time. Await it before the next.");
+        if (Interlocked.Exchange(ref _isReading, 1) == 1)
+            Throw.State("A read is pending on this stream: one read at a time. Await it before the next.");
     }
 
     /// <summary>Called when the reader has its result. Any thread.</summary>
@@ -118,7 +122,8 @@ internal sealed class StreamSession : Session
     {
         // The read was withdrawn; the next one may already wait.
         if (read.IsTakenBack) return;
-        if (read.Cancellation.IsCancellationRequested) read.SetException(new OperationCanceledException(read.Cancellation));
+        if (read.Cancellation.IsCancellationRequested)
+            read.SetException(new OperationCanceledException(read.Cancellation));
         else if (!HasNews) Await(read);
         else if (!read.TryTake() || !TryRoom(read, out Span<byte> into)) return;
         else if (TryServe(into, out int count, out Exception? failure) && failure is null) read.SetResult(count);
@@ -235,7 +240,8 @@ internal sealed class StreamSession : Session
 
     private void CancelRead()
     {
-        if (_waiting is { Cancellation: { IsCancellationRequested: true } token }) TakeWaiting()?.SetException(new OperationCanceledException(token));
+        if (_waiting is { Cancellation: { IsCancellationRequested: true } token })
+            TakeWaiting()?.SetException(new OperationCanceledException(token));
     }
 
     // ------------------------------------------------------------------ callbacks of the session
@@ -315,7 +321,8 @@ internal sealed class StreamSession : Session
     }
 
     /// <summary>Fails a write that was not queued, with the reason, which the loop has. Any thread.</summary>
-    internal ValueTask FailWriteAsync() => Loop.IsCurrent ? ValueTask.FromException(WriteFailure()) : AskForWriteFailure().PlainTask;
+    internal ValueTask FailWriteAsync() =>
+        Loop.IsCurrent ? ValueTask.FromException(WriteFailure()) : AskForWriteFailure().PlainTask;
 
     /// <summary>Fails a blocking write that was not queued.</summary>
     internal void FailWrite()
@@ -328,7 +335,9 @@ internal sealed class StreamSession : Session
     private Completion<bool> AskForWriteFailure()
     {
         Completion<bool> failure = new(Loop.Engine);
-        if (!Loop.PostControl(static (_, s, f, _) => ((Completion<bool>)f!).SetException(((StreamSession)s!).WriteFailure()), this, failure)) failure.SetException(WriteFailure());
+        if (!Loop.PostControl(static (_, s, f, _) =>
+            ((Completion<bool>)f!).SetException(((StreamSession)s!).WriteFailure()), this, failure))
+            failure.SetException(WriteFailure());
         return failure;
     }
 
@@ -336,7 +345,8 @@ internal sealed class StreamSession : Session
     /// Exception for a stream that is used after its end, usually by work that its handler did not await.
     /// </summary>
     internal static ObjectDisposedException Disposed() =>
-        new(nameof(ConnectionStream), "The stream was disposed, or its handler has returned, which closes the connection: a handler awaits all its reads and writes before it returns.");
+        new(nameof(ConnectionStream), "The stream was disposed, or its handler has returned, which closes the "
+            + "connection: a handler awaits all its reads and writes before it returns.");
 
     private Exception WriteFailure()
     {

@@ -45,8 +45,12 @@ internal static class CertificateStrength
 
     /// <summary>Returns the weak algorithms that must be allowed to present this certificate.</summary>
     internal static TlsWeakAlgorithms WeaknessOf(X509Certificate2 certificate) =>
-        (ProblemOfKey(certificate, TlsWeakAlgorithms.None) is null ? TlsWeakAlgorithms.None : TlsWeakAlgorithms.Rsa1024Key)
-        | (ProblemOfSignature(certificate, TlsWeakAlgorithms.None) is null ? TlsWeakAlgorithms.None : TlsWeakAlgorithms.Sha1Signature);
+        (ProblemOfKey(certificate, TlsWeakAlgorithms.None) is null
+            ? TlsWeakAlgorithms.None
+            : TlsWeakAlgorithms.Rsa1024Key)
+        | (ProblemOfSignature(certificate, TlsWeakAlgorithms.None) is null
+            ? TlsWeakAlgorithms.None
+            : TlsWeakAlgorithms.Sha1Signature);
 
     private static string? ProblemOfKey(X509Certificate2 certificate, TlsWeakAlgorithms allowed)
     {
@@ -55,12 +59,17 @@ internal static class CertificateStrength
         {
             case Rsa or RsaPss:
                 int bits = RsaBits(key.EncodedKeyValue.RawData);
-                if (bits >= LeastRsaBits || (bits >= LeastAllowedRsaBits && (allowed & TlsWeakAlgorithms.Rsa1024Key) != 0)) return null;
-                string cure = bits >= LeastAllowedRsaBits ? ", or allow it by TlsOptions.AllowedWeakAlgorithms = Rsa1024Key" : "";
+                if (bits >= LeastRsaBits
+                    || (bits >= LeastAllowedRsaBits && (allowed & TlsWeakAlgorithms.Rsa1024Key) != 0))
+                    return null;
+                string cure =
+                    bits >= LeastAllowedRsaBits ? ", or allow it by TlsOptions.AllowedWeakAlgorithms = Rsa1024Key" : "";
                 return $"has an RSA key of {bits} bits, and {LeastRsaBits} are the least: give it a new one{cure}";
             case Curve:
                 int curve = CurveBits(key.EncodedKeyValue.RawData);
-                return curve >= LeastCurveBits ? null : $"has a key on a curve of {curve} bits, and {LeastCurveBits} are the least: give it a new one";
+                return curve >= LeastCurveBits
+                    ? null
+                    : $"has a key on a curve of {curve} bits, and {LeastCurveBits} are the least: give it a new one";
             case Dsa:
                 return "has a DSA key, which TLS of today does not use: give it an ECDSA or RSA key";
             default:
@@ -77,11 +86,13 @@ internal static class CertificateStrength
             case Hash.Sha1:
                 return (allowed & TlsWeakAlgorithms.Sha1Signature) != 0
                     ? null
-                    : "is signed with SHA-1, which can be forged: have it signed again with SHA-256, or allow it by TlsOptions.AllowedWeakAlgorithms = Sha1Signature";
+                    : "is signed with SHA-1, which can be forged: have it signed again with SHA-256, or allow it by "
+                        + "TlsOptions.AllowedWeakAlgorithms = Sha1Signature";
             case Hash.Md5:
                 return "is signed with MD5, which any attacker can forge: have it signed again with SHA-256";
             default:
-                return $"is signed in a way that is not known to be strong ({certificate.SignatureAlgorithm.Value}): have it signed again with SHA-256";
+                return $"is signed in a way that is not known to be strong ({certificate.SignatureAlgorithm.Value}): "
+                    + $"have it signed again with SHA-256";
         }
     }
 
@@ -101,18 +112,22 @@ internal static class CertificateStrength
     /// <summary>
     /// Returns the number of bits of a curve from a point: 4 and both coordinates, or 2 or 3 and one of them.
     /// </summary>
-    private static int CurveBits(byte[] point) => point is [4, ..] ? (point.Length - 1) / 2 * 8 : (point.Length - 1) * 8;
+    private static int CurveBits(byte[] point) =>
+        point is [4, ..] ? (point.Length - 1) / 2 * 8 : (point.Length - 1) * 8;
 
     private static Hash HashOf(X509Certificate2 certificate) => certificate.SignatureAlgorithm.Value switch
     {
         RsaPss => HashOfPss(certificate),
         // RSA and ECDSA with SHA-1; the two of the old arc are RSA and DSA.
-        "1.2.840.113549.1.1.5" or "1.2.840.10045.4.1" or "1.2.840.10040.4.3" or "1.3.14.3.2.29" or "1.3.14.3.2.27" => Hash.Sha1,
+        "1.2.840.113549.1.1.5" or "1.2.840.10045.4.1" or "1.2.840.10040.4.3" or "1.3.14.3.2.29" or "1.3.14.3.2.27" =>
+            Hash.Sha1,
         "1.2.840.113549.1.1.2" or "1.2.840.113549.1.1.3" or "1.2.840.113549.1.1.4" => Hash.Md5,
         // RSA with SHA-2.
-        "1.2.840.113549.1.1.11" or "1.2.840.113549.1.1.12" or "1.2.840.113549.1.1.13" or "1.2.840.113549.1.1.14" or "1.2.840.113549.1.1.15" or "1.2.840.113549.1.1.16" => Hash.Strong,
+        "1.2.840.113549.1.1.11" or "1.2.840.113549.1.1.12" or "1.2.840.113549.1.1.13" or "1.2.840.113549.1.1.14"
+        or "1.2.840.113549.1.1.15" or "1.2.840.113549.1.1.16" => Hash.Strong,
         // ECDSA with SHA-2; Ed25519 and Ed448, which include a hash.
-        "1.2.840.10045.4.3.1" or "1.2.840.10045.4.3.2" or "1.2.840.10045.4.3.3" or "1.2.840.10045.4.3.4" or "1.3.101.112" or "1.3.101.113" => Hash.Strong,
+        "1.2.840.10045.4.3.1" or "1.2.840.10045.4.3.2" or "1.2.840.10045.4.3.3" or "1.2.840.10045.4.3.4"
+        or "1.3.101.112" or "1.3.101.113" => Hash.Strong,
         // NIST's arc for signatures: DSA, ECDSA and RSA with SHA-2 and SHA-3, ML-DSA, SLH-DSA.
         { } nist when nist.StartsWith("2.16.840.1.101.3.4.3.", StringComparison.Ordinal) => Hash.Strong,
         _ => Hash.Unknown,

@@ -38,7 +38,8 @@ internal sealed unsafe class CipherBlock
     internal int Write(ReadOnlySpan<byte> bytes)
     {
         int count = Math.Min(bytes.Length, Room);
-        Unsafe.CopyBlockUnaligned(ref *(Memory + Length), ref Unsafe.AsRef(in System.Runtime.InteropServices.MemoryMarshal.GetReference(bytes)), (uint)count);
+        Unsafe.CopyBlockUnaligned(ref *(Memory + Length),
+            ref Unsafe.AsRef(in System.Runtime.InteropServices.MemoryMarshal.GetReference(bytes)), (uint)count);
         Length += count;
         return count;
     }

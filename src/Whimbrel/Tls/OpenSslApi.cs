@@ -121,14 +121,17 @@ internal static unsafe class OpenSslApi
     internal static extern void ContextSetVerify(nint context, int mode, nint callback);
 
     [DllImport(Ssl, EntryPoint = "SSL_CTX_set_cert_verify_callback")]
-    internal static extern void ContextSetVerifyCallback(nint context, delegate* unmanaged[Cdecl]<nint, nint, int> callback, nint argument);
+    internal static extern void ContextSetVerifyCallback(nint context,
+        delegate* unmanaged[Cdecl]<nint, nint, int> callback, nint argument);
 
     /// <summary>Keeps <paramref name="argument"/>.</summary>
     [DllImport(Ssl, EntryPoint = "SSL_CTX_set_alpn_select_cb")]
-    internal static extern void ContextSetAlpnCallback(nint context, delegate* unmanaged[Cdecl]<nint, byte**, byte*, byte*, uint, nint, int> callback, nint argument);
+    internal static extern void ContextSetAlpnCallback(nint context,
+        delegate* unmanaged[Cdecl]<nint, byte**, byte*, byte*, uint, nint, int> callback, nint argument);
 
     [DllImport(Ssl, EntryPoint = "SSL_CTX_set_info_callback")]
-    internal static extern void ContextSetInfoCallback(nint context, delegate* unmanaged[Cdecl]<nint, int, int, void> callback);
+    internal static extern void ContextSetInfoCallback(nint context,
+        delegate* unmanaged[Cdecl]<nint, int, int, void> callback);
 
     /// <summary>0 is success.</summary>
     [DllImport(Ssl, EntryPoint = "SSL_CTX_set_alpn_protos")]
@@ -235,13 +238,16 @@ internal static unsafe class OpenSslApi
     internal static extern nint BioMethodNew(int type, byte* name);
 
     [DllImport(Crypto, EntryPoint = "BIO_meth_set_read")]
-    internal static extern int BioMethodSetRead(nint method, delegate* unmanaged[Cdecl]<nint, byte*, int, int> callback);
+    internal static extern int BioMethodSetRead(nint method,
+        delegate* unmanaged[Cdecl]<nint, byte*, int, int> callback);
 
     [DllImport(Crypto, EntryPoint = "BIO_meth_set_write")]
-    internal static extern int BioMethodSetWrite(nint method, delegate* unmanaged[Cdecl]<nint, byte*, int, int> callback);
+    internal static extern int BioMethodSetWrite(nint method,
+        delegate* unmanaged[Cdecl]<nint, byte*, int, int> callback);
 
     [DllImport(Crypto, EntryPoint = "BIO_meth_set_ctrl")]
-    internal static extern int BioMethodSetControl(nint method, delegate* unmanaged[Cdecl]<nint, int, nint, void*, nint> callback);
+    internal static extern int BioMethodSetControl(nint method,
+        delegate* unmanaged[Cdecl]<nint, int, nint, void*, nint> callback);
 
     [DllImport(Crypto, EntryPoint = "BIO_new")]
     internal static extern nint BioNew(nint method);

@@ -61,7 +61,8 @@ internal static unsafe class OpenSslCallbacks
     /// <summary>
     /// Sets the server's ALPN selection. <paramref name="list"/> is never freed (<see cref="OpenSslProtocolList"/>).
     /// </summary>
-    internal static void InstallAlpn(nint context, nint list) => OpenSslApi.ContextSetAlpnCallback(context, &SelectProtocol, list);
+    internal static void InstallAlpn(nint context, nint list) =>
+        OpenSslApi.ContextSetAlpnCallback(context, &SelectProtocol, list);
 
     private static nint NewMethod()
     {
@@ -124,7 +125,8 @@ internal static unsafe class OpenSslCallbacks
     };
 
     [UnmanagedCallersOnly(CallConvs = [typeof(CallConvCdecl)])]
-    private static int SelectProtocol(nint ssl, byte** chosen, byte* chosenLength, byte* offered, uint offeredLength, nint argument)
+    private static int SelectProtocol(nint ssl, byte** chosen, byte* chosenLength, byte* offered, uint offeredLength,
+        nint argument)
     {
         // Both are lists of (length, bytes). OpenSSL has validated the client's list; the own list follows its length.
         byte* ours = (byte*)argument + sizeof(int);
@@ -134,7 +136,9 @@ internal static unsafe class OpenSslCallbacks
             byte* end = offered + offeredLength;
             for (byte* theirs = offered; theirs < end && theirs + 1 + *theirs <= end; theirs += 1 + *theirs)
             {
-                if (*theirs != *ours || !new ReadOnlySpan<byte>(theirs + 1, *theirs).SequenceEqual(new ReadOnlySpan<byte>(ours + 1, *ours))) continue;
+                if (*theirs != *ours || !new ReadOnlySpan<byte>(theirs + 1, *theirs).SequenceEqual(
+                    new ReadOnlySpan<byte>(ours + 1, *ours)))
+                    continue;
                 *chosen = theirs + 1;
                 *chosenLength = *theirs;
                 return AlpnAccepted;
@@ -177,5 +181,6 @@ internal static unsafe class OpenSslCallbacks
         window->InputLength = 0;
     }
 
-    private static OpenSslWindow* WindowOf(nint ssl) => (OpenSslWindow*)OpenSslApi.BioGetData(OpenSslApi.GetReadBio(ssl));
+    private static OpenSslWindow* WindowOf(nint ssl) =>
+        (OpenSslWindow*)OpenSslApi.BioGetData(OpenSslApi.GetReadBio(ssl));
 }

@@ -42,7 +42,8 @@ internal static unsafe class OpenSslErrors
     }
 
     /// <summary>Returns the reason number if libssl itself reported it, otherwise 0.</summary>
-    internal static int ReasonOf(nuint error) => (int)((error >> 23) & 0xff) == SslLibrary ? (int)(error & 0x7fffff) : 0;
+    internal static int ReasonOf(nuint error) =>
+        (int)((error >> 23) & 0xff) == SslLibrary ? (int)(error & 0x7fffff) : 0;
 
     internal static string TextOf(nuint error)
     {
@@ -65,21 +66,26 @@ internal static unsafe class OpenSslErrors
         string peer = profile.IsServer ? "client" : "server";
         switch (ReasonOf(error))
         {
-            case BadRecordType or EncryptedLengthTooLong or PacketLengthTooLong or NotOnRecordBoundary or BadLegacyVersion when isFirst:
+            case BadRecordType or EncryptedLengthTooLong or PacketLengthTooLong or NotOnRecordBoundary
+                or BadLegacyVersion when isFirst:
                 return new TlsFault(TlsFailure.NotTls, $"what the {peer} sent is not TLS ({TextOf(error)})");
             case WrongVersionNumber when !isFirst:
                 return new TlsFault(TlsFailure.BadRecord, $"the {peer} broke the protocol ({TextOf(error)})");
             case RecordTooSmall or TooManyKeyUpdates or TooManyWarnAlerts:
-                return new TlsFault(TlsFailure.Flood, $"the peer sent too many records without content ({TextOf(error)})");
+                return new TlsFault(TlsFailure.Flood,
+                    $"the peer sent too many records without content ({TextOf(error)})");
             case UnexpectedEnd:
-                return new TlsFault(TlsFailure.PeerLeft, "the peer ended the connection in the middle of the handshake");
+                return new TlsFault(TlsFailure.PeerLeft,
+                    "the peer ended the connection in the middle of the handshake");
             case NoCertificateSet or CallbackFailed:
                 return new TlsFault(TlsFailure.LocalFault, $"the handshake failed on this side ({TextOf(error)})");
             default:
                 TlsFault fault = error == 0
                     ? new TlsFault(TlsFailure.BadRecord, $"the {peer} broke the protocol")
                     : TlsErrorText.Classify(TextOf(error), profile);
-                return isFirst && !profile.IsServer && fault.Cause == TlsFailure.BadRecord ? fault with { Message = $"{fault.Message}; perhaps it speaks no TLS at this port" } : fault;
+                return isFirst && !profile.IsServer && fault.Cause == TlsFailure.BadRecord
+                    ? fault with { Message = $"{fault.Message}; perhaps it speaks no TLS at this port" }
+                    : fault;
         }
     }
 }

@@ -14,10 +14,13 @@ internal static unsafe class OpenSslKey
     internal static void Use(nint context, X509Certificate2 leaf)
     {
         using AsymmetricAlgorithm key = (AsymmetricAlgorithm?)leaf.GetECDsaPrivateKey() ?? leaf.GetRSAPrivateKey()
-            ?? throw new CryptographicException($"The certificate '{leaf.Subject}' has no private key, or one that is neither EC nor RSA.");
+            ?? throw new CryptographicException(
+                $"The certificate '{leaf.Subject}' has no private key, or one that is neither EC nor RSA.");
         using SafeEvpPKeyHandle? shared = Shared(key);
         bool isUsed = shared is not null ? Give(context, shared) : GiveCopy(context, key);
-        if (!isUsed) throw new CryptographicException($"The private key of '{leaf.Subject}' cannot be used: {OpenSslErrors.Take()}");
+        if (!isUsed)
+            throw new CryptographicException(
+                $"The private key of '{leaf.Subject}' cannot be used: {OpenSslErrors.Take()}");
     }
 
     // The direct layer runs on Linux only (OpenSslLibrary), where these types are supported.

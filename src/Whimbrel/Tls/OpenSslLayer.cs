@@ -127,7 +127,8 @@ internal sealed unsafe class OpenSslLayer : TlsLayer
         {
             Lend(null, 0, output);
             TlsStep step = TlsStep.NeedInput;
-            while (accepted < plain.Length && step == TlsStep.NeedInput) step = Write(bytes + accepted, plain.Length - accepted, ref accepted);
+            while (accepted < plain.Length && step == TlsStep.NeedInput)
+                step = Write(bytes + accepted, plain.Length - accepted, ref accepted);
             Return(output);
             Resume(in outer);
             return step;
@@ -141,10 +142,12 @@ internal sealed unsafe class OpenSslLayer : TlsLayer
             case State.PeerClosed:
                 return TlsStep.PeerClosed;
             case State.Handshake:
-                return Refuse(new TlsFault(TlsFailure.PeerLeft, "the peer ended the connection in the middle of the handshake"));
+                return Refuse(new TlsFault(TlsFailure.PeerLeft,
+                    "the peer ended the connection in the middle of the handshake"));
             default:
                 _state = State.Ended;
-                Fault = new TlsFault(TlsFailure.Truncated, "the peer's bytes ended without close_notify: what it sent may not be all");
+                Fault = new TlsFault(TlsFailure.Truncated,
+                    "the peer's bytes ended without close_notify: what it sent may not be all");
                 return TlsStep.Truncated;
         }
     }
@@ -213,7 +216,8 @@ internal sealed unsafe class OpenSslLayer : TlsLayer
         // Server names are not sent for IP addresses (RFC 6066, 3).
         if (!IPAddress.TryParse(_name, out _))
         {
-            fixed (byte* text = Encoding.ASCII.GetBytes(_name.TrimEnd('.') + "\0")) _ = OpenSslApi.Control(_ssl, OpenSslApi.CtrlHostName, 0, text);
+            fixed (byte* text = Encoding.ASCII.GetBytes(_name.TrimEnd('.') + "\0"))
+                _ = OpenSslApi.Control(_ssl, OpenSslApi.CtrlHostName, 0, text);
         }
 
         if (!_profile.Options.AllowResumption) return;
@@ -244,7 +248,8 @@ internal sealed unsafe class OpenSslLayer : TlsLayer
                     Judge(OpenSslApi.PeerChain(_ssl));
                     continue;
                 case OpenSslApi.ErrorZeroReturn:
-                    return Refuse(new TlsFault(TlsFailure.PeerLeft, "the peer ended the connection in the middle of the handshake"));
+                    return Refuse(new TlsFault(TlsFailure.PeerLeft,
+                        "the peer ended the connection in the middle of the handshake"));
                 default:
                     return Refuse(FaultOf(OpenSslErrors.TakeFirst()));
             }
@@ -286,7 +291,8 @@ internal sealed unsafe class OpenSslLayer : TlsLayer
     private TlsStep Complete()
     {
         // A resumed session contains the certificate of its first handshake, and no callback was called for it.
-        if (_profile.IsServer && _profile.Options.ClientCertificates != TlsClientCertificates.Off && _verdict != OpenSslVerdict.Accepted)
+        if (_profile.IsServer && _profile.Options.ClientCertificates != TlsClientCertificates.Off
+            && _verdict != OpenSslVerdict.Accepted)
         {
             Judge(OpenSslApi.PeerChain(_ssl));
             if (_verdict == OpenSslVerdict.Refused) return Refuse(Rejected());
@@ -310,10 +316,12 @@ internal sealed unsafe class OpenSslLayer : TlsLayer
     private TlsFault FaultOf(nuint error)
     {
         if (_verdict == OpenSslVerdict.Refused) return Rejected();
-        return OpenSslErrors.Fault(error, _profile, isFirst: OpenSslApi.CurrentCipher(_ssl) == 0 && !_window->IsHandshakeDone);
+        return OpenSslErrors.Fault(error, _profile,
+            isFirst: OpenSslApi.CurrentCipher(_ssl) == 0 && !_window->IsHandshakeDone);
     }
 
-    private TlsFault Rejected() => new(TlsFailure.CertificateRejected, $"{(_profile.IsServer ? "client" : "server")} certificate refused: {_problem}");
+    private TlsFault Rejected() => new(TlsFailure.CertificateRejected,
+        $"{(_profile.IsServer ? "client" : "server")} certificate refused: {_problem}");
 
     // ------------------------------------------------------------------ after the handshake
 
@@ -422,14 +430,16 @@ internal sealed unsafe class OpenSslLayer : TlsLayer
         }
 
         nuint reason = OpenSslErrors.TakeFirst();
-        return Refuse(new TlsFault(TlsFailure.LocalFault, $"OpenSSL could not encrypt: {(reason == 0 ? $"error {error}" : OpenSslErrors.TextOf(reason))}"));
+        return Refuse(new TlsFault(TlsFailure.LocalFault,
+            $"OpenSSL could not encrypt: {(reason == 0 ? $"error {error}" : OpenSslErrors.TextOf(reason))}"));
     }
 
     // ------------------------------------------------------------------ result of the handshake
 
     private TlsInfo ReadInfo()
     {
-        if (_peer is null && (!_profile.IsServer || _profile.Options.ClientCertificates != TlsClientCertificates.Off)) _peer = OpenSslPeer.Certificate(_ssl);
+        if (_peer is null && (!_profile.IsServer || _profile.Options.ClientCertificates != TlsClientCertificates.Off))
+            _peer = OpenSslPeer.Certificate(_ssl);
         byte* protocol;
         uint length;
         OpenSslApi.GetAlpn(_ssl, &protocol, &length);

@@ -18,7 +18,8 @@ internal static class OpenSslLibrary
     private const string OverrideVariable = "DOTNET_OPENSSL_VERSION_OVERRIDE";
     private const string OldOverrideVariable = "CLR_OPENSSL_VERSION_OVERRIDE";
 
-    private static readonly Lazy<(string? Version, string? Refusal)> s_state = new(() => Load(Environment.GetEnvironmentVariable));
+    private static readonly Lazy<(string? Version, string? Refusal)> s_state =
+        new(() => Load(Environment.GetEnvironmentVariable));
 
     /// <summary>Version such as "3.0.19", or null if it cannot be used.</summary>
     internal static string? Version => s_state.Value.Version;
@@ -35,23 +36,28 @@ internal static class OpenSslLibrary
         if (!KernelProbe.HasEpoll) return (null, "the direct OpenSSL layer needs Linux on x64 or arm64");
         foreach (string variable in (ReadOnlySpan<string>)[OverrideVariable, OldOverrideVariable])
         {
-            if (!string.IsNullOrEmpty(environment(variable))) return (null, $"{variable} is set, so that the framework may use another OpenSSL");
+            if (!string.IsNullOrEmpty(environment(variable)))
+                return (null, $"{variable} is set, so that the framework may use another OpenSSL");
         }
 
-        if (!NativeLibrary.TryLoad(OpenSslApi.Crypto, out nint crypto)) return (null, $"{OpenSslApi.Crypto} was not found");
+        if (!NativeLibrary.TryLoad(OpenSslApi.Crypto, out nint crypto))
+            return (null, $"{OpenSslApi.Crypto} was not found");
         if (!NativeLibrary.TryLoad(OpenSslApi.Ssl, out nint ssl)) return (null, $"{OpenSslApi.Ssl} was not found");
         // Names of 3.0 that a build without a feature, or another library with this name, may lack.
-        foreach (string name in (ReadOnlySpan<string>)["SSL_get1_peer_certificate", "SSL_CTX_set0_tmp_dh_pkey", "SSL_CTX_set_ciphersuites"])
+        foreach (string name in (ReadOnlySpan<string>)["SSL_get1_peer_certificate", "SSL_CTX_set0_tmp_dh_pkey",
+            "SSL_CTX_set_ciphersuites"])
         {
             if (!NativeLibrary.TryGetExport(ssl, name, out _)) return (null, $"{OpenSslApi.Ssl} has no {name}");
         }
 
-        if (!NativeLibrary.TryGetExport(crypto, "d2i_KeyParams", out _)) return (null, $"{OpenSslApi.Crypto} has no d2i_KeyParams");
+        if (!NativeLibrary.TryGetExport(crypto, "d2i_KeyParams", out _))
+            return (null, $"{OpenSslApi.Crypto} has no d2i_KeyParams");
 
         nuint number = OpenSslApi.VersionNumber();
         string version = $"{number >> 28}.{(number >> 20) & 0xff}.{(number >> 4) & 0xff}";
         if (number >> 28 != 3) return (null, $"{OpenSslApi.Crypto} is version {version}, not 3");
-        if (OpenSslApi.Init(InitOptions, 0) != 1) return (null, $"OpenSSL {version} could not be set up: {OpenSslErrors.Take()}");
+        if (OpenSslApi.Init(InitOptions, 0) != 1)
+            return (null, $"OpenSSL {version} could not be set up: {OpenSslErrors.Take()}");
         return (version, null);
     }
 }

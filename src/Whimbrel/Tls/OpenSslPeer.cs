@@ -35,7 +35,8 @@ internal static unsafe class OpenSslPeer
     /// Returns the first certificate of a stack, or null: during the handshake the peer's own, which the connection
     /// does not have yet.
     /// </summary>
-    internal static X509Certificate2? First(nint stack) => stack == 0 || OpenSslApi.StackCount(stack) == 0 ? null : Copy(OpenSslApi.StackItem(stack, 0));
+    internal static X509Certificate2? First(nint stack) =>
+        stack == 0 || OpenSslApi.StackCount(stack) == 0 ? null : Copy(OpenSslApi.StackItem(stack, 0));
 
     /// <summary>
     /// Returns the other certificates sent by the peer, for building the chain; null if there are none. The caller
@@ -76,7 +77,9 @@ internal static unsafe class OpenSslPeer
     private static X509Certificate2 Copy(nint native)
     {
         int length = OpenSslApi.WriteCertificate(native, null);
-        if (length <= 0) throw new System.Security.Cryptography.CryptographicException($"a certificate of the peer cannot be read: {OpenSslErrors.Take()}");
+        if (length <= 0)
+            throw new System.Security.Cryptography.CryptographicException(
+                $"a certificate of the peer cannot be read: {OpenSslErrors.Take()}");
         byte[] der = new byte[length];
         fixed (byte* bytes = der)
         {

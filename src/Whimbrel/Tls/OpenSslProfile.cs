@@ -49,7 +49,8 @@ internal sealed class OpenSslProfile : TlsProfile
         if (last is not null && ReferenceEquals(last.KeyPair, keyPair) && !IsOld(last, nowMs)) return last;
         lock (_gate)
         {
-            OpenSslSetup? known = keyPair is null ? _last is { KeyPair: null } ? _last : null : _setups.TryGetValue(keyPair, out OpenSslSetup? found) ? found : null;
+            OpenSslSetup? known = keyPair is null ? _last is { KeyPair: null } ? _last : null
+                : _setups.TryGetValue(keyPair, out OpenSslSetup? found) ? found : null;
             if (known is null || IsOld(known, nowMs))
             {
                 known = new OpenSslSetup(Options, IsServer, keyPair, nowMs);
@@ -62,7 +63,8 @@ internal sealed class OpenSslProfile : TlsProfile
     }
 
     private bool IsOld(OpenSslSetup setup, long nowMs) =>
-        IsServer && nowMs - setup.MadeAtMs >= (long)(Options.TicketKeyLifetime ?? s_ticketKeyLifetime).TotalMilliseconds;
+        IsServer
+        && nowMs - setup.MadeAtMs >= (long)(Options.TicketKeyLifetime ?? s_ticketKeyLifetime).TotalMilliseconds;
 
     /// <summary>Returns the engine's time if there is a loop, so that simulated time also replaces the keys.</summary>
     private static long Now() => Loop.Current?.Engine.NowMs ?? Environment.TickCount64;

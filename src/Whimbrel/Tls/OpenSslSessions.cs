@@ -59,6 +59,7 @@ internal sealed class OpenSslSessions
             oldest = name;
         }
 
-        if (oldest is not null && _byName.Remove(oldest, out (nint Session, long) forgotten)) OpenSslApi.SessionFree(forgotten.Session);
+        if (oldest is not null && _byName.Remove(oldest, out (nint Session, long) forgotten))
+            OpenSslApi.SessionFree(forgotten.Session);
     }
 }

@@ -74,9 +74,11 @@ internal sealed unsafe class OpenSslSetup
         SslProtocols allowed = options.AllowedProtocols;
         int least = (allowed & SslProtocols.Tls12) != 0 ? OpenSslApi.Tls12 : OpenSslApi.Tls13;
         int most = (allowed & SslProtocols.Tls13) != 0 ? OpenSslApi.Tls13 : OpenSslApi.Tls12;
-        if (OpenSslApi.ContextControl(Handle, OpenSslApi.CtrlMinVersion, least, null) != 1 || OpenSslApi.ContextControl(Handle, OpenSslApi.CtrlMaxVersion, most, null) != 1)
+        if (OpenSslApi.ContextControl(Handle, OpenSslApi.CtrlMinVersion, least, null) != 1
+            || OpenSslApi.ContextControl(Handle, OpenSslApi.CtrlMaxVersion, most, null) != 1)
         {
-            throw new ArgumentException($"Tls.Protocols = {options.Protocols}: this OpenSSL refuses it: {OpenSslErrors.Take()}");
+            throw new ArgumentException(
+                $"Tls.Protocols = {options.Protocols}: this OpenSSL refuses it: {OpenSslErrors.Take()}");
         }
     }
 
@@ -90,7 +92,8 @@ internal sealed unsafe class OpenSslSetup
         TlsWeakAlgorithms shown = TlsWeakAlgorithms.None;
         if (keyPair is not null && options.AllowedWeakAlgorithms != TlsWeakAlgorithms.None)
         {
-            foreach (X509Certificate2 own in (IEnumerable<X509Certificate2>)[keyPair.Leaf, .. keyPair.Intermediates]) shown |= CertificateStrength.WeaknessOf(own) & options.AllowedWeakAlgorithms;
+            foreach (X509Certificate2 own in (IEnumerable<X509Certificate2>)[keyPair.Leaf, .. keyPair.Intermediates])
+                shown |= CertificateStrength.WeaknessOf(own) & options.AllowedWeakAlgorithms;
         }
 
         // Level 1 allows RSA of 1,024 bits; SHA-1 is below that.
@@ -108,26 +111,31 @@ internal sealed unsafe class OpenSslSetup
         Dictionary<ushort, string> known = KnownCiphers();
         foreach (TlsCipherSuite suite in options.CipherSuites)
         {
-            if (!known.TryGetValue((ushort)suite, out string? name)) throw new ArgumentException($"Tls.CipherSuites names {suite}, which OpenSSL {OpenSslLibrary.Version} does not have");
+            if (!known.TryGetValue((ushort)suite, out string? name))
+                throw new ArgumentException(
+                    $"Tls.CipherSuites names {suite}, which OpenSSL {OpenSslLibrary.Version} does not have");
             (((ushort)suite >> 8) == 0x13 ? modern : classic).Add(name);
         }
 
         SslProtocols allowed = options.AllowedProtocols;
         bool isModern = modern.Count > 0 && (allowed & SslProtocols.Tls13) != 0;
         bool isClassic = classic.Count > 0 && (allowed & SslProtocols.Tls12) != 0;
-        if (!isModern && !isClassic) throw new ArgumentException($"Tls.CipherSuites has no suite for Tls.Protocols = {options.Protocols}");
+        if (!isModern && !isClassic)
+            throw new ArgumentException($"Tls.CipherSuites has no suite for Tls.Protocols = {options.Protocols}");
         if (!isModern) _ = OpenSslApi.ContextControl(Handle, OpenSslApi.CtrlMaxVersion, OpenSslApi.Tls12, null);
         if (!isClassic) _ = OpenSslApi.ContextControl(Handle, OpenSslApi.CtrlMinVersion, OpenSslApi.Tls13, null);
         fixed (byte* list = NativeText(string.Join(':', modern)))
         {
-            if (OpenSslApi.ContextSetCipherSuites(Handle, list) != 1) throw new ArgumentException($"Tls.CipherSuites: {OpenSslErrors.Take()}");
+            if (OpenSslApi.ContextSetCipherSuites(Handle, list) != 1)
+                throw new ArgumentException($"Tls.CipherSuites: {OpenSslErrors.Take()}");
         }
 
         if (isClassic)
         {
             fixed (byte* list = NativeText(string.Join(':', classic)))
             {
-                if (OpenSslApi.ContextSetCipherList(Handle, list) != 1) throw new ArgumentException($"Tls.CipherSuites: {OpenSslErrors.Take()}");
+                if (OpenSslApi.ContextSetCipherList(Handle, list) != 1)
+                    throw new ArgumentException($"Tls.CipherSuites: {OpenSslErrors.Take()}");
             }
         }
 
@@ -147,7 +155,8 @@ internal sealed unsafe class OpenSslSetup
         try
         {
             fixed (byte* everything = "ALL:@SECLEVEL=0\0"u8) _ = OpenSslApi.ContextSetCipherList(all, everything);
-            fixed (byte* modern = "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256:TLS_AES_128_CCM_SHA256:TLS_AES_128_CCM_8_SHA256\0"u8)
+            fixed (byte* modern = "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256:"u8
+                + "TLS_AES_128_CCM_SHA256:TLS_AES_128_CCM_8_SHA256\0"u8)
             {
                 _ = OpenSslApi.ContextSetCipherSuites(all, modern);
             }
@@ -180,7 +189,8 @@ internal sealed unsafe class OpenSslSetup
         byte[] wire = OpenSslProtocolList.WireOf(options.ApplicationProtocols);
         fixed (byte* list = wire)
         {
-            if (OpenSslApi.ContextSetAlpnProtocols(Handle, list, (uint)wire.Length) != 0) throw new ArgumentException($"Tls.ApplicationProtocols: {OpenSslErrors.Take()}");
+            if (OpenSslApi.ContextSetAlpnProtocols(Handle, list, (uint)wire.Length) != 0)
+                throw new ArgumentException($"Tls.ApplicationProtocols: {OpenSslErrors.Take()}");
         }
     }
 
@@ -195,7 +205,8 @@ internal sealed unsafe class OpenSslSetup
         foreach (var intermediate in keyPair.Intermediates)
         {
             // Adds a reference, which is released with the context.
-            if (OpenSslApi.ContextControl(Handle, OpenSslApi.CtrlChainCertificate, 1, (void*)intermediate.Handle) != 1) throw Unusable(keyPair);
+            if (OpenSslApi.ContextControl(Handle, OpenSslApi.CtrlChainCertificate, 1, (void*)intermediate.Handle) != 1)
+                throw Unusable(keyPair);
             GC.KeepAlive(intermediate);
         }
     }
@@ -213,7 +224,8 @@ internal sealed unsafe class OpenSslSetup
             // OpenSSL calls no callback for a client without a certificate: if the application has a Verify callback,
             // it is called after the handshake.
             bool isRequired = options.ClientCertificates == TlsClientCertificates.Required && options.Verify is null;
-            OpenSslApi.ContextSetVerify(Handle, OpenSslApi.VerifyPeer | (isRequired ? OpenSslApi.VerifyFailIfNoPeerCertificate : 0), 0);
+            OpenSslApi.ContextSetVerify(Handle,
+                OpenSslApi.VerifyPeer | (isRequired ? OpenSslApi.VerifyFailIfNoPeerCertificate : 0), 0);
             NameAuthorities(options);
         }
 
@@ -227,7 +239,9 @@ internal sealed unsafe class OpenSslSetup
         if (options.Roots is not { } roots || roots.Count > MostAuthorities) return;
         foreach (var root in roots)
         {
-            if (OpenSslApi.ContextAddClientAuthority(Handle, root.Handle) != 1) throw new ArgumentException($"Tls.Roots has '{root.Subject}', which OpenSSL does not take: {OpenSslErrors.Take()}");
+            if (OpenSslApi.ContextAddClientAuthority(Handle, root.Handle) != 1)
+                throw new ArgumentException(
+                    $"Tls.Roots has '{root.Subject}', which OpenSSL does not take: {OpenSslErrors.Take()}");
             GC.KeepAlive(root);
         }
     }
@@ -250,7 +264,8 @@ internal sealed unsafe class OpenSslSetup
         _ = OpenSslApi.ContextSetTickets(Handle, (nuint)tickets);
         if (options.TicketLifetime is { } life) _ = OpenSslApi.ContextSetTimeout(Handle, (nint)life.TotalSeconds);
         bool isKeptHere = asksForCertificates && tickets > 0;
-        _ = OpenSslApi.ContextControl(Handle, OpenSslApi.CtrlSessionCacheMode, isKeptHere ? OpenSslApi.SessionCacheServer : OpenSslApi.SessionCacheOff, null);
+        _ = OpenSslApi.ContextControl(Handle, OpenSslApi.CtrlSessionCacheMode,
+            isKeptHere ? OpenSslApi.SessionCacheServer : OpenSslApi.SessionCacheOff, null);
         if (isKeptHere) _ = OpenSslApi.ContextControl(Handle, OpenSslApi.CtrlSessionCacheSize, MostKeptSessions, null);
         if (asksForCertificates || tickets == 0) _ = OpenSslApi.ContextSetOptions(Handle, OpenSslApi.OptionNoTicket);
     }
@@ -290,7 +305,8 @@ internal sealed unsafe class OpenSslSetup
 
         if (!PemEncoding.TryFind(text, out PemFields fields) || text[fields.Label] is not "DH PARAMETERS")
         {
-            throw new ArgumentException($"Tls.DhParametersFile = {file}: there are no DH PARAMETERS in it. Create them: openssl dhparam -out {file} 2048");
+            throw new ArgumentException($"Tls.DhParametersFile = {file}: there are no DH PARAMETERS in it. Create "
+                + $"them: openssl dhparam -out {file} 2048");
         }
 
         return Convert.FromBase64String(text[fields.Base64Data]);

@@ -27,7 +27,9 @@ internal sealed class RevocationList
         list.ReadSequence();
         _issuer = list.ReadEncodedValue().ToArray();
         list.ReadEncodedValue();
-        if (list.HasData && list.PeekTag().TagValue is (int)UniversalTagNumber.UtcTime or (int)UniversalTagNumber.GeneralizedTime) list.ReadEncodedValue();
+        if (list.HasData
+            && list.PeekTag().TagValue is (int)UniversalTagNumber.UtcTime or (int)UniversalTagNumber.GeneralizedTime)
+            list.ReadEncodedValue();
         if (list.HasData && list.PeekTag() == Asn1Tag.Sequence)
         {
             AsnReader revoked = list.ReadSequence();
@@ -36,13 +38,15 @@ internal sealed class RevocationList
 
         if (!list.HasData) return;
         // A partial list would look like a complete one.
-        if (Names(list.ReadSequence(s_extensions).ReadSequence(), DeltaIndicator)) throw new FormatException("it is a delta list, which names changes only; give the complete list");
+        if (Names(list.ReadSequence(s_extensions).ReadSequence(), DeltaIndicator))
+            throw new FormatException("it is a delta list, which names changes only; give the complete list");
         list.ThrowIfNotEmpty();
     }
 
     /// <summary>Returns whether the list revokes this certificate.</summary>
     internal bool Revokes(X509Certificate2 certificate) =>
-        _issuer.AsSpan().SequenceEqual(certificate.IssuerName.RawData) && _serials.Contains(certificate.SerialNumber.TrimStart('0'));
+        _issuer.AsSpan().SequenceEqual(certificate.IssuerName.RawData)
+        && _serials.Contains(certificate.SerialNumber.TrimStart('0'));
 
     /// <summary>
     /// Reads all lists of a file: PEM with any number of them, or consecutive DER. Throws CryptographicException if the
@@ -76,7 +80,8 @@ internal sealed class RevocationList
         }
 
         // A truncated or misspelt block would be skipped silently, and its list would be missing.
-        if (rest.Contains("-----BEGIN", StringComparison.Ordinal)) throw new FormatException("a block of PEM in it is broken");
+        if (rest.Contains("-----BEGIN", StringComparison.Ordinal))
+            throw new FormatException("a block of PEM in it is broken");
         if (lists.Count == 0) throw new FormatException($"there is no {Label} in it");
     }
 
@@ -90,7 +95,9 @@ internal sealed class RevocationList
     {
         string serial = Convert.ToHexString(entry.ReadIntegerBytes().Span).TrimStart('0');
         entry.ReadEncodedValue();
-        if (entry.HasData && Names(entry.ReadSequence(), EntryOfOtherIssuer)) throw new FormatException("it revokes certificates of other issuers (an indirect list), which is not supported");
+        if (entry.HasData && Names(entry.ReadSequence(), EntryOfOtherIssuer))
+            throw new FormatException(
+                "it revokes certificates of other issuers (an indirect list), which is not supported");
         _serials.Add(serial);
     }
 

@@ -72,7 +72,8 @@ internal sealed unsafe class SslStreamLayer : TlsLayer
                 ? _ssl.AuthenticateAsServerAsync(_profile.ForServer(_keyPair!))
                 : _ssl.AuthenticateAsClientAsync(_profile.ForClient(_name, _keyPair));
         }
-        catch (Exception e) when (e is AuthenticationException or IOException or ArgumentException or InvalidOperationException or NotSupportedException)
+        catch (Exception e) when (e is AuthenticationException or IOException or ArgumentException
+            or InvalidOperationException or NotSupportedException)
         {
             return Refuse(new TlsFault(TlsFailure.LocalFault, e.Message));
         }
@@ -114,7 +115,9 @@ internal sealed unsafe class SslStreamLayer : TlsLayer
         {
             Protocol = _ssl.SslProtocol,
             CipherSuite = _ssl.NegotiatedCipherSuite,
-            ApplicationProtocol = _ssl.NegotiatedApplicationProtocol.Protocol.IsEmpty ? null : _ssl.NegotiatedApplicationProtocol.ToString(),
+            ApplicationProtocol = _ssl.NegotiatedApplicationProtocol.Protocol.IsEmpty
+                ? null
+                : _ssl.NegotiatedApplicationProtocol.ToString(),
             ServerName = _name,
             PeerCertificate = _ssl.RemoteCertificate as X509Certificate2,
             IsResumed = _wire.Watch.IsResumed ?? false,
@@ -126,8 +129,12 @@ internal sealed unsafe class SslStreamLayer : TlsLayer
     private TlsStep HandshakeFailed()
     {
         Exception e = _authenticating!.Exception?.InnerException ?? new IOException("the handshake was cancelled");
-        if (_problem is not null) return Refuse(new TlsFault(TlsFailure.CertificateRejected, $"{(_profile.IsServer ? "client" : "server")} certificate refused: {_problem}"));
-        if (_wire.EndWasRead) return Refuse(new TlsFault(TlsFailure.PeerLeft, "the peer ended the connection in the middle of the handshake"));
+        if (_problem is not null)
+            return Refuse(new TlsFault(TlsFailure.CertificateRejected,
+                $"{(_profile.IsServer ? "client" : "server")} certificate refused: {_problem}"));
+        if (_wire.EndWasRead)
+            return Refuse(new TlsFault(TlsFailure.PeerLeft,
+                "the peer ended the connection in the middle of the handshake"));
         return Refuse(TlsErrorText.Classify(e, _profile));
     }
 
@@ -138,11 +145,13 @@ internal sealed unsafe class SslStreamLayer : TlsLayer
     }
 
     /// <summary>Decides about the peer's certificate. Inside a call of the layer, on its thread.</summary>
-    internal static bool JudgePeer(object sender, X509Certificate? certificate, X509Chain? chain, SslPolicyErrors errors)
+    internal static bool JudgePeer(object sender, X509Certificate? certificate, X509Chain? chain,
+        SslPolicyErrors errors)
     {
         SslStreamLayer layer = ((JudgedSslStream)sender).Layer;
         // If the platform reports "not available", there is no certificate.
-        layer._problem = layer._profile.Trust.Judge(certificate as X509Certificate2, chain, layer._profile.IsServer ? null : layer._name);
+        layer._problem = layer._profile.Trust.Judge(certificate as X509Certificate2, chain,
+            layer._profile.IsServer ? null : layer._name);
         return layer._problem is null;
     }
 
@@ -172,17 +181,22 @@ internal sealed unsafe class SslStreamLayer : TlsLayer
                 if (!sink.Take(_scratch.Plain.AsSpan(0, count))) return TlsStep.Stopped;
             }
         }
-        catch (Exception e) when (e is IOException or AuthenticationException or InvalidOperationException or NotSupportedException)
+        catch (Exception e)
+            when (e is IOException or AuthenticationException or InvalidOperationException or NotSupportedException)
         {
             _isReading = false;
-            if (IsFlooded) return Refuse(new TlsFault(TlsFailure.Flood, _credit < 0 ? "the peer sent too many records without content" : $"the peer sent {MostUnanswered} records without content to a connection that sends nothing"));
+            if (IsFlooded)
+                return Refuse(new TlsFault(TlsFailure.Flood, _credit < 0
+                    ? "the peer sent too many records without content"
+                    : $"the peer sent {MostUnanswered} records without content to a connection that sends nothing"));
             return _wire.EndWasRead ? Cut() : Refuse(TlsErrorText.Classify(e, _profile));
         }
     }
 
     private TlsStep Cut()
     {
-        Fault = new TlsFault(TlsFailure.Truncated, "the peer's bytes ended without close_notify: what it sent may not be all");
+        Fault = new TlsFault(TlsFailure.Truncated,
+            "the peer's bytes ended without close_notify: what it sent may not be all");
         return TlsStep.Truncated;
     }
 
@@ -210,7 +224,8 @@ internal sealed unsafe class SslStreamLayer : TlsLayer
         _wire.EndInput();
         _wire.Output = null;
         _wire.Feed();
-        if (!_isReady) return _authenticating is { IsCompleted: true } ? HandshakeFailed() : Refuse(new TlsFault(TlsFailure.PeerLeft, "the peer ended the connection in the middle of the handshake"));
+        if (!_isReady) return _authenticating is { IsCompleted: true } ? HandshakeFailed()
+            : Refuse(new TlsFault(TlsFailure.PeerLeft, "the peer ended the connection in the middle of the handshake"));
         TlsStep step = Deliver(s_nowhere);
         return step is TlsStep.PeerClosed or TlsStep.Truncated or TlsStep.Refused ? step : Cut();
     }
@@ -237,7 +252,8 @@ internal sealed unsafe class SslStreamLayer : TlsLayer
                 write.GetAwaiter().GetResult();
             }
         }
-        catch (Exception e) when (e is IOException or AuthenticationException or InvalidOperationException or NotSupportedException)
+        catch (Exception e)
+            when (e is IOException or AuthenticationException or InvalidOperationException or NotSupportedException)
         {
             return Refuse(TlsErrorText.Classify(e, _profile));
         }
@@ -284,7 +300,8 @@ internal sealed unsafe class SslStreamLayer : TlsLayer
             {
                 _read.GetAwaiter().GetResult();
             }
-            catch (Exception e) when (e is IOException or AuthenticationException or ObjectDisposedException or InvalidOperationException)
+            catch (Exception e) when (e is IOException or AuthenticationException or ObjectDisposedException
+                or InvalidOperationException)
             {
                 // The failed read was intended.
             }
@@ -297,7 +314,8 @@ internal sealed unsafe class SslStreamLayer : TlsLayer
     private static readonly Nowhere s_nowhere = new();
 
     /// <summary>An SslStream from which the static callback finds its layer.</summary>
-    private sealed class JudgedSslStream(Stream wire, SslStreamLayer layer) : SslStream(wire, leaveInnerStreamOpen: true)
+    private sealed class JudgedSslStream(Stream wire, SslStreamLayer layer)
+        : SslStream(wire, leaveInnerStreamOpen: true)
     {
         internal SslStreamLayer Layer { get; } = layer;
     }

@@ -13,8 +13,11 @@ internal sealed class SslStreamProfile : TlsProfile
     internal SslStreamProfile(TlsOptions options, bool isServer)
         : base(options, isServer)
     {
-        if (options.NeedsOpenSsl is { } name) throw new ArgumentException($"TlsOptions.{name} needs the OpenSsl layer; this server or client has Portable");
-        if (options.ApplicationProtocols.Count > 0) _protocols = [.. options.ApplicationProtocols.Select(static p => new SslApplicationProtocol(p))];
+        if (options.NeedsOpenSsl is { } name)
+            throw new ArgumentException(
+                $"TlsOptions.{name} needs the OpenSsl layer; this server or client has Portable");
+        if (options.ApplicationProtocols.Count > 0)
+            _protocols = [.. options.ApplicationProtocols.Select(static p => new SslApplicationProtocol(p))];
         if (options.CipherSuites.Count == 0) return;
         try
         {
@@ -24,7 +27,8 @@ internal sealed class SslStreamProfile : TlsProfile
         }
         catch (PlatformNotSupportedException)
         {
-            throw new ArgumentException("TlsOptions.CipherSuites cannot be honoured by the Portable layer on this system");
+            throw new ArgumentException(
+                "TlsOptions.CipherSuites cannot be honoured by the Portable layer on this system");
         }
     }
 
@@ -35,7 +39,8 @@ internal sealed class SslStreamProfile : TlsProfile
 
     private protected override TlsProfile Nested(TlsOptions options) => new SslStreamProfile(options, IsServer);
 
-    internal override TlsLayer CreateLayer(string? name, TlsKeyPair? keyPair, TlsScratch scratch) => new SslStreamLayer(this, name, keyPair, scratch);
+    internal override TlsLayer CreateLayer(string? name, TlsKeyPair? keyPair, TlsScratch scratch) =>
+        new SslStreamLayer(this, name, keyPair, scratch);
 
     /// <summary>
     /// Returns the options for one connection of a server. Shared between connections without client certificates,

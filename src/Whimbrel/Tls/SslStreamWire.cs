@@ -171,14 +171,16 @@ internal sealed unsafe class SslStreamWire : Stream, IValueTaskSource<int>
 
     ValueTaskSourceStatus IValueTaskSource<int>.GetStatus(short token) => _core.GetStatus(token);
 
-    void IValueTaskSource<int>.OnCompleted(Action<object?> continuation, object? state, short token, ValueTaskSourceOnCompletedFlags flags) =>
+    void IValueTaskSource<int>.OnCompleted(Action<object?> continuation, object? state, short token,
+        ValueTaskSourceOnCompletedFlags flags) =>
         _core.OnCompleted(continuation, state, token, flags & ~ValueTaskSourceOnCompletedFlags.UseSchedulingContext);
 
     private int Give(Span<byte> wanted)
     {
         // A read of zero bytes waits for data; it is not an end.
         if (wanted.IsEmpty) return 0;
-        if (StepsByRecord && _recordLeft == 0 && _headerHave == 0 && Guard is { } guard && guard()) throw new IOException("too many records without content");
+        if (StepsByRecord && _recordLeft == 0 && _headerHave == 0 && Guard is { } guard && guard())
+            throw new IOException("too many records without content");
         int count = Math.Min(wanted.Length, InputLeft);
         if (count == 0)
         {

@@ -90,10 +90,12 @@ public sealed class TlsCertificate
     /// <param name="subject">Part of the subject, or the thumbprint.</param>
     /// <param name="store">Name of the store; "My" has the user's own certificates.</param>
     /// <param name="location">Store of the user or of the machine.</param>
-    public static TlsCertificate FromStore(string subject, StoreName store = StoreName.My, StoreLocation location = StoreLocation.CurrentUser)
+    public static TlsCertificate FromStore(string subject, StoreName store = StoreName.My,
+        StoreLocation location = StoreLocation.CurrentUser)
     {
         ArgumentException.ThrowIfNullOrEmpty(subject);
-        return new TlsCertificate($"the certificate '{subject}' of the store {location}/{store}", () => ReadStore(subject, store, location));
+        return new TlsCertificate($"the certificate '{subject}' of the store {location}/{store}",
+            () => ReadStore(subject, store, location));
     }
 
     /// <summary>Wraps a loaded certificate with its private key.</summary>
@@ -102,7 +104,10 @@ public sealed class TlsCertificate
     public static TlsCertificate From(X509Certificate2 certificate, X509Certificate2Collection? intermediates = null)
     {
         ArgumentNullException.ThrowIfNull(certificate);
-        return new TlsCertificate($"the certificate '{certificate.Subject}'", null) { _current = new TlsKeyPair(certificate, intermediates ?? []) };
+        return new TlsCertificate($"the certificate '{certificate.Subject}'", null)
+        {
+            _current = new TlsKeyPair(certificate, intermediates ?? [])
+        };
     }
 
     /// <summary>
@@ -180,9 +185,11 @@ public sealed class TlsCertificate
                     _stamp = stamp;
                 }
             }
-            catch (Exception e) when (e is IOException or UnauthorizedAccessException or CryptographicException or ArgumentException)
+            catch (Exception e)
+                when (e is IOException or UnauthorizedAccessException or CryptographicException or ArgumentException)
             {
-                failure = $"{Failure("has changed and cannot be loaded", e)}. The old certificate stays in use; the file is tried again.";
+                failure = $"{Failure("has changed and cannot be loaded", e)}. The old certificate stays in use; the "
+                    + $"file is tried again.";
             }
 
             Volatile.Write(ref _lookedAtMs, nowMs);
@@ -202,7 +209,8 @@ public sealed class TlsCertificate
                 TlsKeyPair pair = Take();
                 return pair.Leaf.HasPrivateKey ? null : $"{Source} has no private key. Create one: whimbrel certs";
             }
-            catch (Exception e) when (e is IOException or UnauthorizedAccessException or CryptographicException or ArgumentException)
+            catch (Exception e)
+                when (e is IOException or UnauthorizedAccessException or CryptographicException or ArgumentException)
             {
                 return Failure("cannot be loaded", e);
             }
@@ -210,16 +218,19 @@ public sealed class TlsCertificate
     }
 
     /// <summary>Returns a message if the certificate has expired, otherwise null.</summary>
-    internal string? DateMistake(DateTimeOffset now) => now > Take().Leaf.NotAfter ? $"{Source} expired {Date(Take().Leaf.NotAfter)}" : null;
+    internal string? DateMistake(DateTimeOffset now) =>
+        now > Take().Leaf.NotAfter ? $"{Source} expired {Date(Take().Leaf.NotAfter)}" : null;
 
     internal bool Covers(string name)
     {
         X509Certificate2 leaf = Take().Leaf;
         // A wildcard of the table is covered by the same wildcard of the certificate.
-        return leaf.MatchesHostname(name.StartsWith("*.", StringComparison.Ordinal) ? "any" + name[1..] : name, allowWildcards: true, allowCommonName: false);
+        return leaf.MatchesHostname(name.StartsWith("*.", StringComparison.Ordinal) ? "any" + name[1..] : name,
+            allowWildcards: true, allowCommonName: false);
     }
 
-    internal static string Date(DateTime date) => date.ToUniversalTime().ToString("yyyy-MM-dd", CultureInfo.InvariantCulture);
+    internal static string Date(DateTime date) =>
+        date.ToUniversalTime().ToString("yyyy-MM-dd", CultureInfo.InvariantCulture);
 
     // ------------------------------------------------------------------ loading
 
@@ -242,7 +253,8 @@ public sealed class TlsCertificate
     /// </summary>
     private string Failure(string what, Exception exception)
     {
-        Exception cause = exception is CryptographicException { InnerException: { } inner } && exception.Message.StartsWith(Source, StringComparison.Ordinal) ? inner : exception;
+        Exception cause = exception is CryptographicException { InnerException: { } inner }
+            && exception.Message.StartsWith(Source, StringComparison.Ordinal) ? inner : exception;
         return $"{Source} {what}: {ErrorText.WithoutStop(cause.Message)}";
     }
 
@@ -259,7 +271,9 @@ public sealed class TlsCertificate
         foreach (string file in _files)
         {
             FileInfo facts = new(file);
-            stamp += facts.Exists ? $"{facts.LastWriteTimeUtc.Ticks}/{facts.Length}/{facts.ResolveLinkTarget(true)?.FullName};" : "-;";
+            stamp += facts.Exists
+                ? $"{facts.LastWriteTimeUtc.Ticks}/{facts.Length}/{facts.ResolveLinkTarget(true)?.FullName};"
+                : "-;";
         }
 
         return stamp;
@@ -269,7 +283,8 @@ public sealed class TlsCertificate
     {
         X509Certificate2Collection all = [];
         all.ImportFromPem(certificates);
-        if (all.Count == 0) throw new CryptographicException("there is no certificate in it (a PFX file is read by FromPfxFile)");
+        if (all.Count == 0)
+            throw new CryptographicException("there is no certificate in it (a PFX file is read by FromPfxFile)");
         using X509Certificate2 made = WithKey(certificates, key, password);
         X509Certificate2Collection rest = [];
         for (int i = 1; i < all.Count; i++) rest.Add(all[i]);
@@ -282,24 +297,32 @@ public sealed class TlsCertificate
     private static X509Certificate2 WithKey(string certificates, string key, string? password)
     {
         bool isEncrypted = key.Contains("-----BEGIN ENCRYPTED PRIVATE KEY-----", StringComparison.Ordinal);
-        if (isEncrypted && password is null) throw new CryptographicException("its key is encrypted, and no password was given");
-        if (!isEncrypted && password is not null && key.Contains("PRIVATE KEY-----", StringComparison.Ordinal) && !key.Contains("Proc-Type: 4,ENCRYPTED", StringComparison.Ordinal))
-            throw new CryptographicException("a password was given, and its key is not encrypted: leave the password out");
+        if (isEncrypted && password is null)
+            throw new CryptographicException("its key is encrypted, and no password was given");
+        if (!isEncrypted && password is not null && key.Contains("PRIVATE KEY-----", StringComparison.Ordinal)
+            && !key.Contains("Proc-Type: 4,ENCRYPTED", StringComparison.Ordinal))
+            throw new CryptographicException(
+                "a password was given, and its key is not encrypted: leave the password out");
         if (!isEncrypted && key.Contains("Proc-Type: 4,ENCRYPTED", StringComparison.Ordinal))
-            throw new CryptographicException("its key is encrypted in the old form of OpenSSL, which is not read. In the new one: openssl pkcs8 -topk8 -in OLD.key -out NEW.key");
+            throw new CryptographicException("its key is encrypted in the old form of OpenSSL, which is not read. In "
+                + "the new one: openssl pkcs8 -topk8 -in OLD.key -out NEW.key");
         try
         {
-            return isEncrypted ? X509Certificate2.CreateFromEncryptedPem(certificates, key, password) : X509Certificate2.CreateFromPem(certificates, key);
+            return isEncrypted
+                ? X509Certificate2.CreateFromEncryptedPem(certificates, key, password)
+                : X509Certificate2.CreateFromPem(certificates, key);
         }
         catch (CryptographicException e) when (isEncrypted)
         {
-            throw new CryptographicException("the password does not open its key, or the key is that of another certificate", e);
+            throw new CryptographicException(
+                "the password does not open its key, or the key is that of another certificate", e);
         }
     }
 
     private static TlsKeyPair ReadPfx(byte[] bytes, string? password)
     {
-        if (bytes.AsSpan().IndexOf("-----BEGIN "u8) >= 0) throw new CryptographicException("it is PEM and no PFX: read it with FromPemFile");
+        if (bytes.AsSpan().IndexOf("-----BEGIN "u8) >= 0)
+            throw new CryptographicException("it is PEM and no PFX: read it with FromPemFile");
         X509Certificate2Collection all = X509CertificateLoader.LoadPkcs12Collection(bytes, password);
         X509Certificate2? leaf = null;
         foreach (X509Certificate2 certificate in all)
@@ -321,7 +344,9 @@ public sealed class TlsCertificate
             X509Certificate2? issuer = null;
             foreach (X509Certificate2 candidate in all)
             {
-                if (!ReferenceEquals(candidate, leaf) && !ordered.Contains(candidate) && candidate.SubjectName.RawData.AsSpan().SequenceEqual(last.IssuerName.RawData)) issuer = candidate;
+                if (!ReferenceEquals(candidate, leaf) && !ordered.Contains(candidate)
+                    && candidate.SubjectName.RawData.AsSpan().SequenceEqual(last.IssuerName.RawData))
+                    issuer = candidate;
             }
 
             if (issuer is null) return ordered;
@@ -334,8 +359,10 @@ public sealed class TlsCertificate
     {
         using X509Store store = new(name, location);
         store.Open(OpenFlags.ReadOnly | OpenFlags.OpenExistingOnly);
-        X509Certificate2Collection found = store.Certificates.Find(X509FindType.FindByThumbprint, subject, validOnly: false);
-        if (found.Count == 0) found = store.Certificates.Find(X509FindType.FindBySubjectName, subject, validOnly: false);
+        X509Certificate2Collection found = store.Certificates.Find(X509FindType.FindByThumbprint, subject,
+            validOnly: false);
+        if (found.Count == 0)
+            found = store.Certificates.Find(X509FindType.FindBySubjectName, subject, validOnly: false);
         X509Certificate2? best = null;
         foreach (X509Certificate2 candidate in found)
         {

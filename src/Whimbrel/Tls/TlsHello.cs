@@ -63,13 +63,15 @@ internal ref struct TlsHello
         get
         {
             List<string> names = [];
-            for (ReadOnlySpan<byte> rest = _protocols; TryNext(ref rest, out ReadOnlySpan<byte> name);) names.Add(Encoding.UTF8.GetString(name));
+            for (ReadOnlySpan<byte> rest = _protocols; TryNext(ref rest, out ReadOnlySpan<byte> name);)
+                names.Add(Encoding.UTF8.GetString(name));
             return string.Join(", ", names);
         }
     }
 
     /// <summary>Returns whether it offers a version, as on the wire (0x0304 is 1.3).</summary>
-    internal readonly bool Offers(int version) => version is >= 0x0300 and <= 0x0304 && (_versions & 1 << (version - 0x0300)) != 0;
+    internal readonly bool Offers(int version) =>
+        version is >= 0x0300 and <= 0x0304 && (_versions & 1 << (version - 0x0300)) != 0;
 
     /// <summary>Returns whether it offers this application protocol.</summary>
     internal readonly bool OffersProtocol(string name)
@@ -90,7 +92,9 @@ internal ref struct TlsHello
     internal readonly string? NameOr(string? last)
     {
         if (_name.IsEmpty) return null;
-        return last is not null && Ascii.EqualsIgnoreCase(_name, last) ? last : Encoding.ASCII.GetString(_name).ToLowerInvariant();
+        return last is not null && Ascii.EqualsIgnoreCase(_name, last)
+            ? last
+            : Encoding.ASCII.GetString(_name).ToLowerInvariant();
     }
 
     /// <summary>Parses the data received so far, from its first byte.</summary>
@@ -170,7 +174,8 @@ internal ref struct TlsHello
         {
             case 0 when data.Length >= 5 && data[2] == 0:
                 int length = BinaryPrimitives.ReadUInt16BigEndian(data[3..]);
-                if (length > 0 && data.Length - 5 >= length && _name.IsEmpty) _name = Printable(data.Slice(5, length)).TrimEnd((byte)'.');
+                if (length > 0 && data.Length - 5 >= length && _name.IsEmpty)
+                    _name = Printable(data.Slice(5, length)).TrimEnd((byte)'.');
                 break;
             case 16 when data.Length > 2:
                 _protocols = data[2..];
@@ -201,7 +206,8 @@ internal ref struct TlsHello
         return true;
     }
 
-    private static ReadOnlySpan<byte> Printable(ReadOnlySpan<byte> name) => name.ContainsAnyExceptInRange((byte)33, (byte)126) ? default : name;
+    private static ReadOnlySpan<byte> Printable(ReadOnlySpan<byte> name) =>
+        name.ContainsAnyExceptInRange((byte)33, (byte)126) ? default : name;
 
     private static bool Skip8(ref ReadOnlySpan<byte> rest)
     {

@@ -221,27 +221,37 @@ public sealed class TlsOptions
 
     internal void Validate(OptionErrors errors, bool isServer, string prefix = "Tls")
     {
-        if ((AllowedProtocols & ~Known) != 0) errors.Add($"{prefix}.Protocols = {Protocols}, allowed Tls12 and Tls13: older versions are broken");
-        errors.Range($"{prefix}.HandshakeTimeout", HandshakeTimeout, TimeSpan.FromMilliseconds(100), TimeSpan.FromMinutes(10));
+        if ((AllowedProtocols & ~Known) != 0)
+            errors.Add($"{prefix}.Protocols = {Protocols}, allowed Tls12 and Tls13: older versions are broken");
+        errors.Range($"{prefix}.HandshakeTimeout", HandshakeTimeout, TimeSpan.FromMilliseconds(100),
+            TimeSpan.FromMinutes(10));
         errors.Range($"{prefix}.MaxHandshakes", MaxHandshakes, 1, 1_000_000);
         errors.Range($"{prefix}.MaxSilent", MaxSilent, 1, 1_000_000);
         errors.Defined($"{prefix}.ClientCertificates", ClientCertificates);
         errors.Defined($"{prefix}.UnknownName", UnknownName);
         errors.Defined($"{prefix}.Provider", Provider);
-        if ((AllowedWeakAlgorithms & ~(TlsWeakAlgorithms.Sha1Signature | TlsWeakAlgorithms.Rsa1024Key)) != 0) errors.Add($"{prefix}.AllowedWeakAlgorithms = {AllowedWeakAlgorithms}, allowed Sha1Signature and Rsa1024Key");
+        if ((AllowedWeakAlgorithms & ~(TlsWeakAlgorithms.Sha1Signature | TlsWeakAlgorithms.Rsa1024Key)) != 0)
+            errors.Add(
+                $"{prefix}.AllowedWeakAlgorithms = {AllowedWeakAlgorithms}, allowed Sha1Signature and Rsa1024Key");
         if (TicketCount is { } tickets) errors.Range($"{prefix}.TicketCount", tickets, 0, 8);
-        if (TicketLifetime is { } life) errors.Range($"{prefix}.TicketLifetime", life, TimeSpan.FromSeconds(1), TimeSpan.FromDays(7));
-        if (TicketKeyLifetime is { } keys) errors.Range($"{prefix}.TicketKeyLifetime", keys, TimeSpan.FromMinutes(1), TimeSpan.FromDays(7));
+        if (TicketLifetime is { } life)
+            errors.Range($"{prefix}.TicketLifetime", life, TimeSpan.FromSeconds(1), TimeSpan.FromDays(7));
+        if (TicketKeyLifetime is { } keys)
+            errors.Range($"{prefix}.TicketKeyLifetime", keys, TimeSpan.FromMinutes(1), TimeSpan.FromDays(7));
         foreach (string protocol in ApplicationProtocols)
         {
-            if (string.IsNullOrEmpty(protocol) || Encoding.UTF8.GetByteCount(protocol) > 255) errors.Add($"{prefix}.ApplicationProtocols has '{protocol}', allowed 1 to 255 bytes each");
+            if (string.IsNullOrEmpty(protocol) || Encoding.UTF8.GetByteCount(protocol) > 255)
+                errors.Add($"{prefix}.ApplicationProtocols has '{protocol}', allowed 1 to 255 bytes each");
         }
 
-        if (Roots is not null && ExtraRoots is not null) errors.Add($"{prefix}.ExtraRoots are for beside the roots of the system, which {prefix}.Roots replaces: put all of them there");
+        if (Roots is not null && ExtraRoots is not null)
+            errors.Add($"{prefix}.ExtraRoots are for beside the roots of the system, which {prefix}.Roots replaces: "
+                + $"put all of them there");
         Span<byte> hash = stackalloc byte[33];
         foreach (string pin in PinnedKeys)
         {
-            if (pin is null || !Convert.TryFromBase64String(pin, hash, out int count) || count != 32) errors.Add($"{prefix}.PinnedKeys has '{pin}', allowed SHA-256 in base64 (44 characters)");
+            if (pin is null || !Convert.TryFromBase64String(pin, hash, out int count) || count != 32)
+                errors.Add($"{prefix}.PinnedKeys has '{pin}', allowed SHA-256 in base64 (44 characters)");
         }
 
         foreach (string file in RevocationLists)
@@ -256,16 +266,23 @@ public sealed class TlsOptions
     private void ValidateServer(OptionErrors errors, string prefix)
     {
         if (HostName is not null) errors.Add($"{prefix}.HostName is for clients: a server serves Names");
-        if (!ChecksHostName) errors.Add($"{prefix}.ChecksHostName is for clients: a server knows no name that its clients should have");
-        if (Certificate is null && SelectCertificate is null && Names.Count == 0) errors.Add($"{prefix}.Certificate is missing: a server needs one. Create one: whimbrel certs");
-        if (Certificate is null && SelectCertificate is null && Names.Count > 0 && UnknownName == TlsUnknownServerName.UseDefault) errors.Add($"{prefix}.Certificate is missing, which UnknownName = UseDefault needs: give one, or use Refuse");
+        if (!ChecksHostName)
+            errors.Add($"{prefix}.ChecksHostName is for clients: a server knows no name that its clients should have");
+        if (Certificate is null && SelectCertificate is null && Names.Count == 0)
+            errors.Add($"{prefix}.Certificate is missing: a server needs one. Create one: whimbrel certs");
+        if (Certificate is null && SelectCertificate is null && Names.Count > 0
+            && UnknownName == TlsUnknownServerName.UseDefault)
+            errors.Add(
+                $"{prefix}.Certificate is missing, which UnknownName = UseDefault needs: give one, or use Refuse");
         if (Certificate?.Mistake is { } mistake) errors.Add(mistake);
         if (Names.Count > 10_000) errors.Add($"{prefix}.Names has {Names.Count} entries, allowed 0 to 10,000");
         foreach ((string name, TlsOptions options) in Names)
         {
             string at = $"{prefix}.Names[{name}]";
             string plain = name.StartsWith("*.", StringComparison.Ordinal) ? name[2..] : name;
-            if (plain.Length is 0 or > 253 || plain.Contains('*', StringComparison.Ordinal) || Uri.CheckHostName(plain) != UriHostNameType.Dns) errors.Add($"{at}: '{name}' is no host name, and no '*.' before one");
+            if (plain.Length is 0 or > 253 || plain.Contains('*', StringComparison.Ordinal)
+                || Uri.CheckHostName(plain) != UriHostNameType.Dns)
+                errors.Add($"{at}: '{name}' is no host name, and no '*.' before one");
             if (options is null)
             {
                 errors.Add($"{at} is null");
@@ -274,7 +291,8 @@ public sealed class TlsOptions
 
             if (options.Names.Count > 0) errors.Add($"{at} has names of its own: one level is enough");
             else options.Validate(errors, isServer: true, at);
-            if (options.Certificate is { Mistake: null } certificate && !certificate.Covers(name)) errors.Add($"{certificate.Source} does not cover '{name}'. Create one: whimbrel certs --host {name}");
+            if (options.Certificate is { Mistake: null } certificate && !certificate.Covers(name))
+                errors.Add($"{certificate.Source} does not cover '{name}'. Create one: whimbrel certs --host {name}");
         }
     }
 
@@ -283,7 +301,10 @@ public sealed class TlsOptions
         if (Certificate?.Mistake is { } mistake) errors.Add(mistake);
         if (Names.Count > 0) errors.Add($"{prefix}.Names is for servers");
         if (SelectCertificate is not null) errors.Add($"{prefix}.SelectCertificate is for servers");
-        if (ClientCertificates != TlsClientCertificates.Off) errors.Add($"{prefix}.ClientCertificates is for servers: a client gives its own as Certificate");
-        if (HostName is not null && Uri.CheckHostName(HostName) is not (UriHostNameType.Dns or UriHostNameType.IPv4 or UriHostNameType.IPv6)) errors.Add($"{prefix}.HostName = '{HostName}' is neither a host name nor an address");
+        if (ClientCertificates != TlsClientCertificates.Off)
+            errors.Add($"{prefix}.ClientCertificates is for servers: a client gives its own as Certificate");
+        if (HostName is not null
+            && Uri.CheckHostName(HostName) is not (UriHostNameType.Dns or UriHostNameType.IPv4 or UriHostNameType.IPv6))
+            errors.Add($"{prefix}.HostName = '{HostName}' is neither a host name nor an address");
     }
 }

@@ -54,22 +54,28 @@ internal abstract class TlsProfile
         {
             if (_names.TryGetValue(name, out TlsProfile? exact)) return exact;
             int dot = name.IndexOf('.', StringComparison.Ordinal);
-            if (dot > 0 && _names.TryGetValue(string.Concat("*", name.AsSpan(dot)), out TlsProfile? wildcard)) return wildcard;
+            if (dot > 0 && _names.TryGetValue(string.Concat("*", name.AsSpan(dot)), out TlsProfile? wildcard))
+                return wildcard;
         }
 
-        return Options.UnknownName == TlsUnknownServerName.UseDefault || (name is null && HasOwnCertificate) ? this : null;
+        return Options.UnknownName == TlsUnknownServerName.UseDefault || (name is null && HasOwnCertificate)
+            ? this
+            : null;
     }
 
     private bool HasOwnCertificate => Options.Certificate is not null || Options.SelectCertificate is not null;
 
     /// <summary>Returns the certificate for a server name. The application's callback may throw here.</summary>
-    internal TlsCertificate? CertificateFor(string? name) => Options.SelectCertificate?.Invoke(name) ?? Options.Certificate;
+    internal TlsCertificate? CertificateFor(string? name) =>
+        Options.SelectCertificate?.Invoke(name) ?? Options.Certificate;
 
     /// <summary>
     /// Returns whether a handshake should not run on the loop: a long signature, or a peer's certificate that needs a
     /// chain or the application's decision.
     /// </summary>
-    internal bool IsSlow(TlsKeyPair? keyPair) => (IsServer ? Options.ClientCertificates != TlsClientCertificates.Off : BuildsChains) || keyPair is { IsSlow: true };
+    internal bool IsSlow(TlsKeyPair? keyPair) =>
+        (IsServer ? Options.ClientCertificates != TlsClientCertificates.Off : BuildsChains)
+        || keyPair is { IsSlow: true };
 
     /// <summary>True if a client needs a chain to check its server: not with pinned keys only.</summary>
     private protected virtual bool BuildsChains => Trust.NeedsChain;
@@ -90,8 +96,11 @@ internal abstract class TlsProfile
     {
         if (hello.HasVersions)
         {
-            bool common = ((Options.AllowedProtocols & SslProtocols.Tls12) != 0 && hello.Offers(0x0303)) || ((Options.AllowedProtocols & SslProtocols.Tls13) != 0 && hello.Offers(0x0304));
-            if (!common) return new TlsFault(TlsFailure.NoCommonVersion, $"client offers only {hello.VersionText}; server allows {VersionText}");
+            bool common = ((Options.AllowedProtocols & SslProtocols.Tls12) != 0 && hello.Offers(0x0303))
+                || ((Options.AllowedProtocols & SslProtocols.Tls13) != 0 && hello.Offers(0x0304));
+            if (!common)
+                return new TlsFault(TlsFailure.NoCommonVersion,
+                    $"client offers only {hello.VersionText}; server allows {VersionText}");
         }
 
         if (Options.ApplicationProtocols.Count == 0 || !hello.HasProtocols) return null;
@@ -100,6 +109,7 @@ internal abstract class TlsProfile
             if (hello.OffersProtocol(ours)) return null;
         }
 
-        return new TlsFault(TlsFailure.NoCommonApplicationProtocol, $"client offers the application protocols {hello.ProtocolText}; server has {string.Join(", ", Options.ApplicationProtocols)}");
+        return new TlsFault(TlsFailure.NoCommonApplicationProtocol, $"client offers the application protocols "
+            + $"{hello.ProtocolText}; server has {string.Join(", ", Options.ApplicationProtocols)}");
     }
 }

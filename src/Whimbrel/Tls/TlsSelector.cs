@@ -48,28 +48,33 @@ internal static class TlsSelector
     }
 
     /// <summary>Creates the profile of a selected provider: OpenSsl or Portable.</summary>
-    internal static TlsProfile Make(TlsProvider provider, string reason, TlsOptions options, bool isServer) => provider switch
-    {
-        TlsProvider.OpenSsl => new OpenSslProfile(options, isServer) { Reason = reason },
-        _ => new SslStreamProfile(options, isServer) { Reason = reason },
-    };
+    internal static TlsProfile Make(TlsProvider provider, string reason, TlsOptions options, bool isServer) =>
+        provider switch
+        {
+            TlsProvider.OpenSsl => new OpenSslProfile(options, isServer) { Reason = reason },
+            _ => new SslStreamProfile(options, isServer) { Reason = reason },
+        };
 
     private static (TlsProvider Provider, string Reason) Choose(TlsOptions options)
     {
         string? forced = Environment.GetEnvironmentVariable(Variable);
         if (!string.IsNullOrEmpty(forced))
         {
-            if (!Enum.TryParse(forced, ignoreCase: true, out TlsProvider word) || !Enum.IsDefined(word) || char.IsAsciiDigit(forced[0]))
-                throw new ArgumentException($"{Variable} = {forced}, allowed {string.Join(", ", Enum.GetNames<TlsProvider>())}");
+            if (!Enum.TryParse(forced, ignoreCase: true, out TlsProvider word) || !Enum.IsDefined(word)
+                || char.IsAsciiDigit(forced[0]))
+                throw new ArgumentException(
+                    $"{Variable} = {forced}, allowed {string.Join(", ", Enum.GetNames<TlsProvider>())}");
             if (word != TlsProvider.Auto) return (Available(word, Variable), $"{Variable} says so");
         }
 
-        if (options.Provider != TlsProvider.Auto) return (Available(options.Provider, "TlsOptions.Provider"), "TlsOptions.Provider says so");
+        if (options.Provider != TlsProvider.Auto)
+            return (Available(options.Provider, "TlsOptions.Provider"), "TlsOptions.Provider says so");
         if (options.NeedsOpenSsl is { } option)
         {
             return OpenSslLibrary.IsUsable
                 ? (TlsProvider.OpenSsl, $"Auto: {option} needs it")
-                : throw new ArgumentException($"Tls.{option} needs the OpenSsl layer, which cannot be used here: {OpenSslLibrary.Refusal}");
+                : throw new ArgumentException(
+                    $"Tls.{option} needs the OpenSsl layer, which cannot be used here: {OpenSslLibrary.Refusal}");
         }
 
         return OpenSslLibrary.Refusal is { } refusal

@@ -60,21 +60,26 @@ internal sealed class TlsTrust
     internal string? Judge(X509Certificate2? leaf, X509Certificate2Collection? others, string? host)
     {
         if (leaf is not null && !NeedsChain) return ProblemOfKey(leaf);
-        return leaf is null ? Decide(null, null, host) : JudgeWith(NewPolicy(), leaf, others, chain => Judge(leaf, chain, host));
+        return leaf is null
+            ? Decide(null, null, host)
+            : JudgeWith(NewPolicy(), leaf, others, chain => Judge(leaf, chain, host));
     }
 
     /// <summary>Decides with a chain that was built with <see cref="NewPolicy"/>.</summary>
     internal string? Judge(X509Certificate2? leaf, X509Chain? chain, string? host)
     {
-        if (leaf is null || chain is null || _options.ExtraRoots is not { } extra || LeadsToRoot(chain)) return Decide(leaf, chain, host);
+        if (leaf is null || chain is null || _options.ExtraRoots is not { } extra || LeadsToRoot(chain))
+            return Decide(leaf, chain, host);
         X509ChainPolicy policy = NewPolicy();
         policy.TrustMode = X509ChainTrustMode.CustomRootTrust;
         policy.CustomTrustStore.AddRange(extra);
         // If neither the system nor the extra roots trust it, the result of the system's chain is reported.
-        return JudgeWith(policy, leaf, chain.ChainPolicy.ExtraStore, second => Decide(leaf, LeadsToRoot(second) ? second : chain, host));
+        return JudgeWith(policy, leaf, chain.ChainPolicy.ExtraStore,
+            second => Decide(leaf, LeadsToRoot(second) ? second : chain, host));
     }
 
-    private static string? JudgeWith(X509ChainPolicy policy, X509Certificate2 leaf, X509Certificate2Collection? others, Func<X509Chain, string?> judge)
+    private static string? JudgeWith(X509ChainPolicy policy, X509Certificate2 leaf, X509Certificate2Collection? others,
+        Func<X509Chain, string?> judge)
     {
         using X509Chain chain = new() { ChainPolicy = policy };
         if (others is not null) policy.ExtraStore.AddRange(others);
@@ -93,7 +98,8 @@ internal sealed class TlsTrust
     {
         foreach (X509ChainStatus status in chain.ChainStatus)
         {
-            if ((status.Status & (X509ChainStatusFlags.UntrustedRoot | X509ChainStatusFlags.PartialChain)) != 0) return false;
+            if ((status.Status & (X509ChainStatusFlags.UntrustedRoot | X509ChainStatusFlags.PartialChain)) != 0)
+                return false;
         }
 
         return true;
@@ -113,7 +119,8 @@ internal sealed class TlsTrust
         {
             problem = _options.PinnedKeys.Count > 0 ? ProblemOfKey(leaf) : ProblemOfChain(leaf, chain, ref found);
             if (problem is not null) errors = SslPolicyErrors.RemoteCertificateChainErrors;
-            if (_options.PinnedKeys.Count == 0 && !_isServer && _options.ChecksHostName && ProblemOfName(leaf, host) is { } mistaken)
+            if (_options.PinnedKeys.Count == 0 && !_isServer && _options.ChecksHostName
+                && ProblemOfName(leaf, host) is { } mistaken)
             {
                 errors |= SslPolicyErrors.RemoteCertificateNameMismatch;
                 problem ??= mistaken;
@@ -123,7 +130,9 @@ internal sealed class TlsTrust
         if (_options.Verify is not { } verify) return problem;
         try
         {
-            return verify(new TlsVerification(leaf, chain, host, problem, errors, found)) ? null : problem ?? "TlsOptions.Verify refused it";
+            return verify(new TlsVerification(leaf, chain, host, problem, errors, found))
+                ? null
+                : problem ?? "TlsOptions.Verify refused it";
         }
         catch (Exception e)
         {
@@ -131,7 +140,8 @@ internal sealed class TlsTrust
         }
     }
 
-    private string? Missing() => IsRequired ? _isServer ? "the client gave no certificate" : "the server gave no certificate" : null;
+    private string? Missing() =>
+        IsRequired ? _isServer ? "the client gave no certificate" : "the server gave no certificate" : null;
 
     private string? ProblemOfKey(X509Certificate2 leaf)
     {
@@ -183,12 +193,15 @@ internal sealed class TlsTrust
     {
         // Checked before the connect. Without a name every trusted certificate would match, so it is checked here as
         // well.
-        if (host is null) return _options.Verify is null ? "there is no name that it should cover (TlsOptions.HostName)" : null;
+        if (host is null)
+            return _options.Verify is null ? "there is no name that it should cover (TlsOptions.HostName)" : null;
         if (leaf.MatchesHostname(host, allowWildcards: false, allowCommonName: false)) return null;
-        if (!leaf.MatchesHostname(host, allowWildcards: true, allowCommonName: false)) return $"it does not cover '{host}', only {NamesOf(leaf)}";
+        if (!leaf.MatchesHostname(host, allowWildcards: true, allowCommonName: false))
+            return $"it does not cover '{host}', only {NamesOf(leaf)}";
         // A wildcard stands for one label, so the domain below it has one label less than the host. "*.org" would match
         // every name.
-        return host.AsSpan().TrimEnd('.').Count('.') >= 2 ? null : $"it covers '{host}' by a wildcard directly below a top-level domain ({NamesOf(leaf)}), which does not count";
+        return host.AsSpan().TrimEnd('.').Count('.') >= 2 ? null : $"it covers '{host}' by a wildcard directly below a "
+            + $"top-level domain ({NamesOf(leaf)}), which does not count";
     }
 
     private static string Describe(X509ChainStatus status, X509Certificate2 leaf, X509Chain chain)
@@ -201,7 +214,8 @@ internal sealed class TlsTrust
                 {
                     X509Certificate2 c = element.Certificate;
                     if (DateTime.Now > c.NotAfter) return $"{SubjectOf(c)} expired {TlsCertificate.Date(c.NotAfter)}";
-                    if (DateTime.Now < c.NotBefore) return $"{SubjectOf(c)} is not valid before {TlsCertificate.Date(c.NotBefore)}";
+                    if (DateTime.Now < c.NotBefore)
+                        return $"{SubjectOf(c)} is not valid before {TlsCertificate.Date(c.NotBefore)}";
                 }
 
                 return "it is not valid now";
@@ -210,7 +224,8 @@ internal sealed class TlsTrust
                     ? $"{SubjectOf(leaf)} is self-signed and not among the trusted roots (TlsOptions.Roots)"
                     : $"it was issued by {SubjectOf(last)}, which is not among the trusted roots (TlsOptions.Roots)";
             case X509ChainStatusFlags.PartialChain:
-                return $"its issuer '{last.Issuer}' is not among the trusted roots (TlsOptions.Roots), and the peer did not send it as an intermediate";
+                return $"its issuer '{last.Issuer}' is not among the trusted roots (TlsOptions.Roots), and the peer "
+                    + $"did not send it as an intermediate";
             case X509ChainStatusFlags.NotValidForUsage:
                 return "it is not meant for this use (extended key usage)";
             case X509ChainStatusFlags.NotSignatureValid:
@@ -227,7 +242,8 @@ internal sealed class TlsTrust
         foreach (X509Extension extension in leaf.Extensions)
         {
             if (extension is not X509SubjectAlternativeNameExtension names) continue;
-            List<string> all = [.. names.EnumerateDnsNames(), .. names.EnumerateIPAddresses().Select(static a => a.ToString())];
+            List<string> all = [.. names.EnumerateDnsNames(),
+                .. names.EnumerateIPAddresses().Select(static a => a.ToString())];
             if (all.Count > 0) return string.Join(", ", all.Take(5)) + (all.Count > 5 ? ", ..." : "");
         }
 

@@ -9,7 +9,8 @@ namespace Whimbrel;
 /// </summary>
 public sealed class TlsVerification
 {
-    internal TlsVerification(X509Certificate2? certificate, X509Chain? chain, string? hostName, string? problem, SslPolicyErrors errors, X509ChainStatusFlags status)
+    internal TlsVerification(X509Certificate2? certificate, X509Chain? chain, string? hostName, string? problem,
+        SslPolicyErrors errors, X509ChainStatusFlags status)
     {
         Certificate = certificate;
         Chain = chain;

@@ -72,12 +72,17 @@ internal sealed class TlsWarmUp
     {
         using ECDsa key = ECDsa.Create(ECCurve.NamedCurves.nistP256);
         using X509Certificate2 leaf = NewCertificate(key);
-        TlsProfile server = TlsSelector.Make(provider, Reason, new TlsOptions { Certificate = TlsCertificate.From(leaf) }, isServer: true);
-        TlsProfile client = TlsSelector.Make(provider, Reason, new TlsOptions { HostName = Name, Roots = [leaf] }, isServer: false);
+        TlsProfile server = TlsSelector.Make(provider, Reason,
+            new TlsOptions { Certificate = TlsCertificate.From(leaf) }, isServer: true);
+        TlsProfile client = TlsSelector.Make(provider, Reason, new TlsOptions { HostName = Name, Roots = [leaf] },
+            isServer: false);
         using End dialling = new(client.CreateLayer(Name, null, new TlsScratch()));
         dialling.Do(static (layer, output) => layer.Start(output));
-        if (TlsHello.Read(dialling.Wire.WrittenSpan, out TlsHello hello) != TlsHello.Outcome.Found || server.Foresee(hello) is not null) throw new InvalidOperationException("the hello was not understood");
-        using End accepting = new(server.CreateLayer(hello.NameOr(null), server.CertificateFor(Name)!.Take(), new TlsScratch()));
+        if (TlsHello.Read(dialling.Wire.WrittenSpan, out TlsHello hello) != TlsHello.Outcome.Found
+            || server.Foresee(hello) is not null)
+            throw new InvalidOperationException("the hello was not understood");
+        using End accepting = new(server.CreateLayer(hello.NameOr(null), server.CertificateFor(Name)!.Take(),
+            new TlsScratch()));
         accepting.Do(static (layer, output) => layer.Start(output));
         Exchange(dialling, accepting);
         _ = dialling.Layer.Info;
@@ -85,7 +90,8 @@ internal sealed class TlsWarmUp
         dialling.Do(static (layer, output) => layer.Send("?"u8, out _, output));
         accepting.Do(static (layer, output) => layer.Send("!"u8, out _, output));
         Exchange(dialling, accepting);
-        if (dialling.Received != 1 || accepting.Received != 1) throw new InvalidOperationException("a message did not arrive");
+        if (dialling.Received != 1 || accepting.Received != 1)
+            throw new InvalidOperationException("a message did not arrive");
         dialling.Do(End.Finish);
         accepting.Do(End.Finish);
         Exchange(dialling, accepting);
@@ -97,7 +103,8 @@ internal sealed class TlsWarmUp
         SubjectAlternativeNameBuilder names = new();
         names.AddDnsName(Name);
         request.CertificateExtensions.Add(names.Build());
-        X509Certificate2 made = request.CreateSelfSigned(DateTimeOffset.UtcNow.AddDays(-1), DateTimeOffset.UtcNow.AddDays(1));
+        X509Certificate2 made = request.CreateSelfSigned(DateTimeOffset.UtcNow.AddDays(-1),
+            DateTimeOffset.UtcNow.AddDays(1));
         if (KernelProbe.HasEpoll) return made;
         // On other systems than Linux the key of a new certificate cannot be used for TLS directly.
         using (made) return X509CertificateLoader.LoadPkcs12(made.Export(X509ContentType.Pkcs12), null);
@@ -152,7 +159,8 @@ internal sealed class TlsWarmUp
                 step = layer.Receive(input, out int used, this, _output);
                 input = input[used..];
                 Wire.Write(_output.Written);
-                if (step is not (TlsStep.NeedInput or TlsStep.Ready or TlsStep.PeerClosed)) throw new InvalidOperationException($"{step}: {layer.Fault}");
+                if (step is not (TlsStep.NeedInput or TlsStep.Ready or TlsStep.PeerClosed))
+                    throw new InvalidOperationException($"{step}: {layer.Fault}");
             }
 
             wire.ResetWrittenCount();

@@ -30,14 +30,16 @@ internal sealed class NatsBroker : ProgramBroker
     // Servers of a cluster have names.
     internal string Name { get; init; } = "";
 
-    internal static async Task<NatsBroker> StartAsync(string configuration = "", bool isTls = false, string login = "", bool isStreaming = false, string name = "")
+    internal static async Task<NatsBroker> StartAsync(string configuration = "", bool isTls = false, string login = "",
+        bool isStreaming = false, string name = "")
     {
         NatsBroker broker = new(configuration, isTls) { Login = login, IsStreaming = isStreaming, Name = name };
         await broker.RestoreAsync();
         return broker;
     }
 
-    public override IGroupBus Connect() => new NatsBus(Address, IsTls ? new NatsOptions { Tls = TestCertificates.ClientOptions } : null);
+    public override IGroupBus Connect() =>
+        new NatsBus(Address, IsTls ? new NatsOptions { Tls = TestCertificates.ClientOptions } : null);
 
     protected override string[] Arguments(string directory)
     {
@@ -49,7 +51,10 @@ internal sealed class NatsBroker : ProgramBroker
         }
 
         string file = Path.Combine(directory, "nats.conf");
-        File.WriteAllText(file, $"listen: \"127.0.0.1:{Port}\"\n{(Name.Length > 0 ? $"server_name: {Name}\n" : "")}{tls}{(IsStreaming ? $"jetstream {{ store_dir: \"{StoreDirectory ?? directory}\", max_mem: 1GB }}\n" : "")}{_configuration}\n");
+        File.WriteAllText(file,
+            $"listen: \"127.0.0.1:{Port}\"\n{(Name.Length > 0 ? $"server_name: {Name}\n" : "")}{tls}"
+            + $"{(IsStreaming ? $"jetstream {{ store_dir: \"{StoreDirectory ?? directory}\", max_mem: 1GB }}\n" : "")}"
+            + $"{_configuration}\n");
         return ["-c", file];
     }
 }

@@ -18,7 +18,8 @@ public sealed class NatsClusterTests : IAsyncLifetime
         await _engine.StartAsync();
         _one = Keep(await NatsBroker.StartAsync(ClusterAt(_routes, _routes), isStreaming: true, name: "one"));
         _route = Keep(new FaultyRelay(_routes));
-        _two = Keep(await NatsBroker.StartAsync(ClusterAt(RealProgram.FreePort(), _route.Port), isStreaming: true, name: "two"));
+        _two = Keep(await NatsBroker.StartAsync(ClusterAt(RealProgram.FreePort(), _route.Port), isStreaming: true,
+            name: "two"));
     }
 
     public async ValueTask DisposeAsync()
@@ -29,7 +30,8 @@ public sealed class NatsClusterTests : IAsyncLifetime
     }
 
     // JetStream in a cluster requires a route: the first server gets one to itself, which it ignores.
-    private static string ClusterAt(int port, int route) => $"cluster {{ name: parted, listen: \"127.0.0.1:{port}\", no_advertise: true, routes: [\"nats-route://127.0.0.1:{route}\"] }}";
+    private static string ClusterAt(int port, int route) => $"cluster {{ name: parted, listen: \"127.0.0.1:{port}\", "
+        + $"no_advertise: true, routes: [\"nats-route://127.0.0.1:{route}\"] }}";
 
     private T Keep<T>(T each)
         where T : IAsyncDisposable
@@ -40,15 +42,16 @@ public sealed class NatsClusterTests : IAsyncLifetime
 
     private async Task<RealNode> NodeAsync(string name, NatsBroker at, TimeSpan presence = default)
     {
-        RealNode node = Keep(await RealNode.StartAsync(_engine, name, at.Connect(), (id, gap, state) => new ClusterOptions
-        {
-            Application = "parted",
-            NodeId = id,
-            PresenceInterval = presence,
-            AnnounceInterval = TimeSpan.FromMilliseconds(300),
-            OnGap = gap,
-            OnStateChanged = state,
-        }));
+        RealNode node = Keep(await RealNode.StartAsync(_engine, name, at.Connect(),
+            (id, gap, state) => new ClusterOptions
+            {
+                Application = "parted",
+                NodeId = id,
+                PresenceInterval = presence,
+                AnnounceInterval = TimeSpan.FromMilliseconds(300),
+                OnGap = gap,
+                OnStateChanged = state,
+            }));
         await node.ConnectAsync("g");
         return node;
     }
@@ -60,7 +63,8 @@ public sealed class NatsClusterTests : IAsyncLifetime
     public async Task Nodes_on_parted_servers_are_Degraded_name_each_other_and_report_what_was_lost(bool hasPresence)
     {
         TimeSpan presence = TimeSpan.FromSeconds(hasPresence ? 0.1 : 0);
-        RealNode a = await NodeAsync("a", _one, presence), b = await NodeAsync("b", _one, presence), c = await NodeAsync("c", _two, presence);
+        RealNode a = await NodeAsync("a", _one, presence), b = await NodeAsync("b", _one, presence),
+            c = await NodeAsync("c", _two, presence);
         RealNode[] nodes = [a, b, c];
         // Waits until each node knows the others: it received their broadcasts, so subscriptions have crossed the
         // route.
@@ -72,12 +76,15 @@ public sealed class NatsClusterTests : IAsyncLifetime
         foreach (RealNode node in (RealNode[])[a, b]) await UntilMissedAsync(node, _one, "'c'");
         int had = c.Members[0].HeardCount("a");
         a.Say(10);
-        await RealNode.UntilAsync(() => b.Members[0].HeardCount("a") == a.Said, () => "nodes of one server do not receive each other's messages");
+        await RealNode.UntilAsync(() => b.Members[0].HeardCount("a") == a.Said,
+            () => "nodes of one server do not receive each other's messages");
         Assert.Equal(had, c.Members[0].HeardCount("a"));
         _route.Heal();
-        await RealNode.UntilAsync(() => nodes.All(static n => n.Cluster.State == ClusterState.Healthy), () => string.Join("; ", nodes.Select(static n => n.Cluster.StateReason)));
+        await RealNode.UntilAsync(() => nodes.All(static n => n.Cluster.State == ClusterState.Healthy),
+            () => string.Join("; ", nodes.Select(static n => n.Cluster.StateReason)));
         a.Say(1);
-        await RealNode.UntilAsync(() => c.Members[0].Heard("a").LastOrDefault() == a.Said, () => "c receives nothing of a");
+        await RealNode.UntilAsync(() => c.Members[0].Heard("a").LastOrDefault() == a.Said,
+            () => "c receives nothing of a");
         int[] heard = [.. c.Members[0].Heard("a")];
         Assert.Equal(heard.Distinct().Order(), heard);
         // Messages sent before its subscription crossed the route were never addressed to it.
@@ -90,9 +97,11 @@ public sealed class NatsClusterTests : IAsyncLifetime
     public async Task To_join_a_recoverable_group_on_a_cluster_is_answered_with_the_reason()
     {
         RealNode node = await NodeAsync("a", _one);
-        RecoverableGroup group = node.Cluster.RecoverableGroup("r", new RecoverableOptions { Deliver = static (members, _, payload) => members.Broadcast(payload) });
+        RecoverableGroup group = node.Cluster.RecoverableGroup("r",
+            new RecoverableOptions { Deliver = static (members, _, payload) => members.Broadcast(payload) });
         RealMember member = await node.ConnectAsync();
-        foreach (Task<ResumeResult> entering in (Task<ResumeResult>[])[group.JoinAsync(member.Session), group.ResumeAsync(member.Session, new GroupPosition(1, 1))])
+        foreach (Task<ResumeResult> entering in (Task<ResumeResult>[])[group.JoinAsync(member.Session),
+            group.ResumeAsync(member.Session, new GroupPosition(1, 1))])
         {
             ResumeResult result = await entering.WaitAsync(BusNode.Patience, TestContext.Current.CancellationToken);
             Assert.Equal(ResumeOutcome.NotSupported, result.Outcome);
@@ -108,7 +117,8 @@ public sealed class NatsClusterTests : IAsyncLifetime
         for (int i = 0; i < 8; i++)
         {
             TaskCompletionSource passed = new(TaskCreationOptions.RunContinuationsAsynchronously);
-            await _engine.GetLoop(0).PostAsync(() => _engine.GetLoop(0).StartTimer(TimeSpan.FromMilliseconds(300), static p => ((TaskCompletionSource)p!).SetResult(), passed));
+            await _engine.GetLoop(0).PostAsync(() => _engine.GetLoop(0).StartTimer(TimeSpan.FromMilliseconds(300),
+                static p => ((TaskCompletionSource)p!).SetResult(), passed));
             await passed.Task.WaitAsync(BusNode.Patience, TestContext.Current.CancellationToken);
         }
     }
@@ -120,6 +130,8 @@ public sealed class NatsClusterTests : IAsyncLifetime
     }
 
     private static Task UntilMissedAsync(RealNode at, NatsBroker server, string names) => RealNode.UntilAsync(
-        () => at.Cluster.State == ClusterState.Degraded && at.Cluster.StateReason is var reason && reason.Contains($"goodbye: {names}.", StringComparison.Ordinal) && reason.Contains($":{server.Port} ", StringComparison.Ordinal),
+        () => at.Cluster.State == ClusterState.Degraded && at.Cluster.StateReason is var reason
+            && reason.Contains($"goodbye: {names}.", StringComparison.Ordinal)
+            && reason.Contains($":{server.Port} ", StringComparison.Ordinal),
         () => $"{at.Name} misses not {names} at {server.Port}: {at.Cluster.State}, {at.Cluster.StateReason}");
 }

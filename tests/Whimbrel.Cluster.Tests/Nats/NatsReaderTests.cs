@@ -8,19 +8,24 @@ public sealed class NatsReaderTests
     private const int MostPayload = 1000;
 
     private const string Talk =
-        "INFO {\"max_payload\":100}\r\n+OK\r\nPING\r\nPONG\r\nMSG a.b 7 5\r\nhello\r\nMSG a 18446744073709551615 re.ply 0\r\n\r\n" +
-        "HMSG a 2 12 15\r\nNATS/1.0\r\n\r\nxyz\r\nHMSG a 2 reply 12 12\r\nNATS/1.0\r\n\r\n\r\nmsg\ta  3\t2\r\n\r\n\r\n-ERR 'Stale Connection'\r\npInG\r\n";
+        "INFO {\"max_payload\":100}\r\n+OK\r\nPING\r\nPONG\r\nMSG a.b 7 5\r\nhello\r\nMSG a 18446744073709551615 "
+        + "re.ply 0\r\n\r\n" +
+        "HMSG a 2 12 15\r\nNATS/1.0\r\n\r\nxyz\r\nHMSG a 2 reply 12 12\r\nNATS/1.0\r\n\r\n\r\nmsg\ta  "
+        + "3\t2\r\n\r\n\r\n-ERR 'Stale Connection'\r\npInG\r\n";
 
     private static readonly string[] s_said =
     [
-        "Info {\"max_payload\":100}", "Ok", "Ping", "Pong", "Message 7 hello", "Message 18446744073709551615 ", "Message 2 xyz NATS/1.0\r\n\r\n", "Message 2  NATS/1.0\r\n\r\n", "Message 3 \r\n",
+        "Info {\"max_payload\":100}", "Ok", "Ping", "Pong", "Message 7 hello", "Message 18446744073709551615 ",
+        "Message 2 xyz NATS/1.0\r\n\r\n", "Message 2  NATS/1.0\r\n\r\n", "Message 3 \r\n",
         "Error Stale Connection", "Ping",
     ];
 
     private static string Text(in NatsItem item)
     {
-        string text = item.Kind == NatsItemKind.Message ? $"Message {item.Subscription} " : item.Body.IsEmpty ? $"{item.Kind}" : $"{item.Kind} ";
-        return text + Encoding.Latin1.GetString(item.Body) + (item.Headers.IsEmpty ? "" : $" {Encoding.Latin1.GetString(item.Headers)}");
+        string text = item.Kind == NatsItemKind.Message ? $"Message {item.Subscription} "
+            : item.Body.IsEmpty ? $"{item.Kind}" : $"{item.Kind} ";
+        return text + Encoding.Latin1.GetString(item.Body)
+            + (item.Headers.IsEmpty ? "" : $" {Encoding.Latin1.GetString(item.Headers)}");
     }
 
     // Reads as a session does, which is given some bytes and then more.
@@ -49,7 +54,8 @@ public sealed class NatsReaderTests
     }
 
     [Fact]
-    public void Any_bytes_of_a_server_are_read_the_same_at_every_split() => Splits.AllGive(s_said, Encoding.Latin1.GetBytes(Talk), ReadAll);
+    public void Any_bytes_of_a_server_are_read_the_same_at_every_split() =>
+        Splits.AllGive(s_said, Encoding.Latin1.GetBytes(Talk), ReadAll);
 
     [Theory]
     [InlineData("HTTP/1.1 400 Bad Request\r\n")]
@@ -74,13 +80,17 @@ public sealed class NatsReaderTests
     [Fact]
     public void Lines_and_payloads_have_limits()
     {
-        Assert.Equal(NatsItemKind.Incomplete, NatsReader.Read(new byte[NatsReader.MostLineBytes - 1], MostPayload).Kind);
+        Assert.Equal(NatsItemKind.Incomplete,
+            NatsReader.Read(new byte[NatsReader.MostLineBytes - 1], MostPayload).Kind);
         Assert.Equal(NatsItemKind.Malformed, NatsReader.Read(new byte[NatsReader.MostLineBytes], MostPayload).Kind);
         byte[] line = Encoding.ASCII.GetBytes("PING" + new string(' ', NatsReader.MostLineBytes - 6) + "\r\n");
         Assert.Equal(NatsItemKind.Ping, NatsReader.Read(line, MostPayload).Kind);
-        Assert.Equal(NatsItemKind.Malformed, NatsReader.Read(Encoding.ASCII.GetBytes("PING " + new string(' ', NatsReader.MostLineBytes - 6) + "\r\n"), MostPayload).Kind);
-        Assert.Equal(NatsItemKind.Info, NatsReader.Read(Encoding.ASCII.GetBytes($"INFO {new string('x', 60_000)}\r\n"), MostPayload).Kind);
-        Assert.Equal(NatsItemKind.Malformed, NatsReader.Read(Encoding.ASCII.GetBytes($"INFO {new string('x', NatsReader.MostInfoBytes)}\r\n"), MostPayload).Kind);
+        Assert.Equal(NatsItemKind.Malformed, NatsReader.Read(Encoding.ASCII.GetBytes("PING "
+            + new string(' ', NatsReader.MostLineBytes - 6) + "\r\n"), MostPayload).Kind);
+        Assert.Equal(NatsItemKind.Info,
+            NatsReader.Read(Encoding.ASCII.GetBytes($"INFO {new string('x', 60_000)}\r\n"), MostPayload).Kind);
+        Assert.Equal(NatsItemKind.Malformed, NatsReader
+            .Read(Encoding.ASCII.GetBytes($"INFO {new string('x', NatsReader.MostInfoBytes)}\r\n"), MostPayload).Kind);
 
         Assert.Equal(NatsItemKind.Incomplete, NatsReader.Read("MSG a 1 1000\r\n"u8, MostPayload).Kind);
         NatsItem large = NatsReader.Read("MSG a 1 1001\r\nxxx"u8, MostPayload);
@@ -90,7 +100,8 @@ public sealed class NatsReaderTests
     [Fact]
     public void Any_bytes_yield_items_within_their_bounds()
     {
-        string[] pieces = ["MSG ", "HMSG ", "INFO ", "PING", "PONG", "-ERR ", "+OK", "\r\n", "\n", " ", "a", "1", "12", "999999999", "\t", "\0", "{}"];
+        string[] pieces = ["MSG ", "HMSG ", "INFO ", "PING", "PONG", "-ERR ", "+OK", "\r\n", "\n", " ", "a", "1", "12",
+            "999999999", "\t", "\0", "{}"];
         foreach (int seed in Seeds.Some(300))
         {
             Random random = new(seed);
@@ -98,11 +109,15 @@ public sealed class NatsReaderTests
             {
                 byte[] bytes = new byte[random.Next(60)];
                 random.NextBytes(bytes);
-                if (random.Next(4) > 0) bytes = Encoding.Latin1.GetBytes(string.Concat(Enumerable.Range(0, random.Next(20)).Select(_ => pieces[random.Next(pieces.Length)])));
+                if (random.Next(4) > 0)
+                    bytes = Encoding.Latin1.GetBytes(string.Concat(Enumerable.Range(0, random.Next(20))
+                        .Select(_ => pieces[random.Next(pieces.Length)])));
                 for (int at = 0; at < bytes.Length;)
                 {
                     NatsItem item = NatsReader.Read(bytes.AsSpan(at), MostPayload);
-                    if (item.Kind == NatsItemKind.Incomplete) Assert.True(item.More > bytes.Length - at && item.More <= NatsReader.MostInfoBytes, $"seed {seed}");
+                    if (item.Kind == NatsItemKind.Incomplete)
+                        Assert.True(item.More > bytes.Length - at && item.More <= NatsReader.MostInfoBytes,
+                            $"seed {seed}");
                     if (item.Kind is NatsItemKind.Incomplete or NatsItemKind.Malformed) break;
                     Assert.True(item.Length > 0 && item.Length <= bytes.Length - at, $"seed {seed}");
                     at += item.Length;
@@ -170,9 +185,12 @@ public sealed class NatsReaderTests
     {
         Assert.Contains("Token", Refusal(new NatsOptions { Token = "t", User = "u" }), StringComparison.Ordinal);
         Assert.Contains("User", Refusal(new NatsOptions { Password = "p" }), StringComparison.Ordinal);
-        Assert.Contains("PingInterval", Refusal(new NatsOptions { PingInterval = TimeSpan.Zero }), StringComparison.Ordinal);
-        Assert.Contains("ConnectTimeout", Refusal(new NatsOptions { ConnectTimeout = TimeSpan.Zero }), StringComparison.Ordinal);
+        Assert.Contains("PingInterval", Refusal(new NatsOptions { PingInterval = TimeSpan.Zero }),
+            StringComparison.Ordinal);
+        Assert.Contains("ConnectTimeout", Refusal(new NatsOptions { ConnectTimeout = TimeSpan.Zero }),
+            StringComparison.Ordinal);
 
-        static string Refusal(NatsOptions options) => Assert.Throws<ArgumentException>(() => new NatsBus("nats://h", options)).Message;
+        static string Refusal(NatsOptions options) =>
+            Assert.Throws<ArgumentException>(() => new NatsBus("nats://h", options)).Message;
     }
 }

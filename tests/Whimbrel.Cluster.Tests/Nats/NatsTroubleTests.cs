@@ -13,22 +13,31 @@ public sealed class NatsTroubleTests : TroubleTests
 
     private BusNode Node(string address, NatsOptions? options = null) => NodeOf(new NatsBus(address, options));
 
-    private async Task<NatsBroker> BrokerAsync(string configuration, bool isTls = false) => Keep(await NatsBroker.StartAsync(configuration, isTls));
+    private async Task<NatsBroker> BrokerAsync(string configuration, bool isTls = false) =>
+        Keep(await NatsBroker.StartAsync(configuration, isTls));
 
-    private async Task<SaidServer> SaidAsync(string greeting, string answer = "PONG\r\n") => Keep(await SaidServer.StartAsync(Engine, greeting, answer));
+    private async Task<SaidServer> SaidAsync(string greeting, string answer = "PONG\r\n") =>
+        Keep(await SaidServer.StartAsync(Engine, greeting, answer));
 
-    private Task RefusedAsync(string address, NatsOptions? options, params string[] words) => RefusedAsync(Node(address, options), words);
+    private Task RefusedAsync(string address, NatsOptions? options, params string[] words) =>
+        RefusedAsync(Node(address, options), words);
 
     [Fact]
-    public async Task A_broker_that_does_not_listen_is_reported() => await RefusedAsync($"nats://node:secret@127.0.0.1:{RealProgram.FreePort()}", null, "NATS nats://127.0.0.1:", "connection refused", "Does the server run there?");
+    public async Task A_broker_that_does_not_listen_is_reported() =>
+        await RefusedAsync($"nats://node:secret@127.0.0.1:{RealProgram.FreePort()}", null, "NATS nats://127.0.0.1:",
+            "connection refused", "Does the server run there?");
 
     [Fact]
-    public async Task The_name_is_unknown() => await RefusedAsync("nats://nowhere.invalid", null, "NATS nats://nowhere.invalid:4222", "unknown", "See the address.");
+    public async Task The_name_is_unknown() => await RefusedAsync("nats://nowhere.invalid", null,
+        "NATS nats://nowhere.invalid:4222", "unknown", "See the address.");
 
     [Theory]
-    [InlineData("authorization { user: node, password: right }", "node:secret@", "does not take these credentials ('Authorization Violation')")]
-    [InlineData("authorization { token: right }", "secret@", "does not take these credentials ('Authorization Violation')")]
-    [InlineData("authorization { user: node, password: right }", "", "it requires authentication ('Authorization Violation'): give User and Password, or Token")]
+    [InlineData("authorization { user: node, password: right }", "node:secret@",
+        "does not take these credentials ('Authorization Violation')")]
+    [InlineData("authorization { token: right }", "secret@",
+        "does not take these credentials ('Authorization Violation')")]
+    [InlineData("authorization { user: node, password: right }", "",
+        "it requires authentication ('Authorization Violation'): give User and Password, or Token")]
     public async Task The_credentials_are_wrong_or_missing(string configuration, string login, string message)
     {
         NatsBroker broker = await BrokerAsync(configuration);
@@ -38,7 +47,8 @@ public sealed class NatsTroubleTests : TroubleTests
     [Fact]
     public async Task A_server_with_nkeys_only_is_reported()
     {
-        NatsBroker broker = await BrokerAsync("authorization { users: [ { nkey: UAAACAQDAQCQMBYIBEFAWDANBYHRAEISCMKBKFQXDAMRUGY4DUPB63NN } ] }");
+        NatsBroker broker = await BrokerAsync(
+            "authorization { users: [ { nkey: UAAACAQDAQCQMBYIBEFAWDANBYHRAEISCMKBKFQXDAMRUGY4DUPB63NN } ] }");
         await RefusedAsync(broker.Address, null, "nkey");
     }
 
@@ -57,15 +67,20 @@ public sealed class NatsTroubleTests : TroubleTests
     {
         NatsBroker broker = await BrokerAsync("", isTls: true);
         await RefusedAsync(broker.Address, null, "certificate", "NatsOptions.Tls");
-        await RefusedAsync(broker.Address, new NatsOptions { Tls = new TlsOptions { Roots = [new X509Certificate2(TestCertificates.OtherRoot)] } }, "certificate", "NatsOptions.Tls");
-        await RefusedAsync(broker.Address, new NatsOptions { Tls = new TlsOptions { Roots = TestCertificates.Roots, HostName = "other.test" } }, "other.test", "NatsOptions.Tls");
+        await RefusedAsync(broker.Address,
+            new NatsOptions { Tls = new TlsOptions { Roots = [new X509Certificate2(TestCertificates.OtherRoot)] } },
+            "certificate", "NatsOptions.Tls");
+        await RefusedAsync(broker.Address,
+            new NatsOptions { Tls = new TlsOptions { Roots = TestCertificates.Roots, HostName = "other.test" } },
+            "other.test", "NatsOptions.Tls");
     }
 
     [Fact]
     public async Task A_bus_that_requires_TLS_sends_no_password_to_a_server_without_it()
     {
         SaidServer server = await SaidAsync(Info);
-        await RefusedAsync(server.Address, new NatsOptions { Tls = TestCertificates.ClientOptions }, "it offers no TLS", "No password was sent");
+        await RefusedAsync(server.Address, new NatsOptions { Tls = TestCertificates.ClientOptions }, "it offers no TLS",
+            "No password was sent");
         await RefusedAsync(server.Address.Replace("nats:", "tls:", StringComparison.Ordinal), null, "it offers no TLS");
         Assert.Equal("", server.Heard);
     }
@@ -88,14 +103,16 @@ public sealed class NatsTroubleTests : TroubleTests
     public async Task A_server_that_cannot_serve_is_reported(string greeting, string message)
     {
         SaidServer server = await SaidAsync(greeting, answer: "");
-        await RefusedAsync(server.Address, new NatsOptions { ConnectTimeout = TimeSpan.FromSeconds(0.2) }, message, "cannot be used");
+        await RefusedAsync(server.Address, new NatsOptions { ConnectTimeout = TimeSpan.FromSeconds(0.2) }, message,
+            "cannot be used");
     }
 
     [Theory]
     [InlineData("HTTP/1.1 400 Bad Request\r\n\r\n")]
     [InlineData("INFO what\r\n")]
     [InlineData("MSG a 1 1\r\nx\r\n")]
-    public async Task An_answer_that_breaks_the_rules_ends_the_connection_as_an_error_of_the_protocol(string greeting) =>
+    public async Task An_answer_that_breaks_the_rules_ends_the_connection_as_an_error_of_the_protocol(
+        string greeting) =>
         await BrokenAsync(Node((await SaidAsync(greeting, answer: "")).Address, null));
 
     [Theory]
@@ -105,11 +122,20 @@ public sealed class NatsTroubleTests : TroubleTests
     public async Task A_failing_open_connection_is_reported_as_lost_with_the_next_state(string answer, string message)
     {
         SaidServer server = await SaidAsync(Info, answer);
-        BusNode node = Node(server.Address, new NatsOptions { Reconnect = new ReconnectPolicy { InitialDelay = TimeSpan.FromHours(1), MaxDelay = TimeSpan.FromHours(1), Jitter = false } });
+        BusNode node = Node(server.Address, new NatsOptions
+        {
+            Reconnect = new ReconnectPolicy
+            {
+                InitialDelay = TimeSpan.FromHours(1),
+                MaxDelay = TimeSpan.FromHours(1),
+                Jitter = false
+            }
+        });
         await node.Bus.StartAsync(Engine.GetLoop(0), node, TestContext.Current.CancellationToken);
         await node.UntilStateAsync(static s => s.Count == 2);
         Assert.Equal("connected", node.States[0]);
-        Assert.Equal($"lost: {message}. Reconnecting (attempt 1, next in 3600.0 s).", node.States[1].Replace("what answers there ", "", StringComparison.Ordinal));
+        Assert.Equal($"lost: {message}. Reconnecting (attempt 1, next in 3600.0 s).",
+            node.States[1].Replace("what answers there ", "", StringComparison.Ordinal));
     }
 
     [Fact]
@@ -132,7 +158,8 @@ public sealed class NatsTroubleTests : TroubleTests
         BusNode node = Node(server.Address);
         await node.StartAsync();
         await Engine.GetLoop(0).PostAsync(() => node.Bus.Subscribe("t.one"));
-        await server.SayAsync($"MSG t.one 1 {Large}\r\n{new string('x', Large)}\r\nMSG t.one 77 1\r\nx\r\nMSG t.one 1 4\r\nlast\r\n");
+        await server.SayAsync(
+            $"MSG t.one 1 {Large}\r\n{new string('x', Large)}\r\nMSG t.one 77 1\r\nx\r\nMSG t.one 1 4\r\nlast\r\n");
         await node.UntilHeardAsync("last");
         Assert.Equal(["last"], node.Heard);
     }
@@ -140,7 +167,8 @@ public sealed class NatsTroubleTests : TroubleTests
     [Fact]
     public async Task A_denied_operation_is_reported_and_the_rest_continues()
     {
-        NatsBroker broker = await BrokerAsync("authorization { users: [ { user: a, password: b, permissions: { publish: \"t.one\", subscribe: \"t.one\" } } ] }");
+        NatsBroker broker = await BrokerAsync("authorization { users: [ { user: a, password: b, permissions: { "
+            + "publish: \"t.one\", subscribe: \"t.one\" } } ] }");
         List<string> told = [];
         TaskCompletionSource twice = new(TaskCreationOptions.RunContinuationsAsynchronously);
         BusNode node = Node($"nats://a:b@127.0.0.1:{broker.Port}", new NatsOptions { OnTrouble = Told });
@@ -189,7 +217,8 @@ public sealed class NatsTroubleTests : TroubleTests
         await node.StartAsync();
         await broker.LoseAsync();
         await node.UntilStateAsync(static s => s.Count == 2);
-        using RealProgram other = await RealProgram.ServeAsync("nats-server", broker.Port, _ => ["-a", "127.0.0.1", "-p", $"{broker.Port}", "--user", "a", "--pass", "c"]);
+        using RealProgram other = await RealProgram.ServeAsync("nats-server", broker.Port,
+            _ => ["-a", "127.0.0.1", "-p", $"{broker.Port}", "--user", "a", "--pass", "c"]);
         await first.Task.WaitAsync(BusNode.Patience);
         Assert.Contains("does not take these credentials", told[^1], StringComparison.Ordinal);
 
@@ -216,7 +245,8 @@ public sealed class NatsTroubleTests : TroubleTests
     {
         using TcpClient client = new();
         await client.ConnectAsync("127.0.0.1", broker.Port);
-        await client.GetStream().WriteAsync(Encoding.ASCII.GetBytes($"CONNECT {{\"verbose\":false}}\r\nSUB reply 1\r\nPUB {subject} reply {payload.Length}\r\n{payload}\r\n"));
+        await client.GetStream().WriteAsync(Encoding.ASCII.GetBytes(
+            $"CONNECT {{\"verbose\":false}}\r\nSUB reply 1\r\nPUB {subject} reply {payload.Length}\r\n{payload}\r\n"));
         using StreamReader reader = new(client.GetStream());
         while (await reader.ReadLineAsync() is { } line)
         {
@@ -235,21 +265,25 @@ public sealed class NatsTroubleTests : TroubleTests
         Assert.Equal("1 3: 1=a 2=b 3=c", Shown(first));
 
         // One message in the middle is missing.
-        Assert.Contains("\"success\":true", await AskAsync(broker, $"$JS.API.STREAM.MSG.DELETE.{name}", "{\"seq\":2}"), StringComparison.Ordinal);
+        Assert.Contains("\"success\":true", await AskAsync(broker, $"$JS.API.STREAM.MSG.DELETE.{name}", "{\"seq\":2}"),
+            StringComparison.Ordinal);
         HistoryPage anew = await UntilReadAsync(node);
         Assert.Equal("1 0: ", Shown(anew));
         Assert.NotEqual(first!.Epoch, anew.Epoch);
 
         // Deleted; then either read or appended to first.
-        Assert.Contains("\"success\":true", await AskAsync(broker, $"$JS.API.STREAM.DELETE.{name}", ""), StringComparison.Ordinal);
+        Assert.Contains("\"success\":true", await AskAsync(broker, $"$JS.API.STREAM.DELETE.{name}", ""),
+            StringComparison.Ordinal);
         HistoryPage again = await UntilReadAsync(node);
         Assert.NotEqual(anew.Epoch, again.Epoch);
-        Assert.Contains("\"success\":true", await AskAsync(broker, $"$JS.API.STREAM.DELETE.{name}", ""), StringComparison.Ordinal);
+        Assert.Contains("\"success\":true", await AskAsync(broker, $"$JS.API.STREAM.DELETE.{name}", ""),
+            StringComparison.Ordinal);
         Assert.Null(await HistoryAsync(node, "lost"));
         Assert.Equal("1 1: 1=x", Shown(await HistoryAsync(node, "x")));
 
         // Purged: its messages are trimmed, and their numbers are not used again.
-        Assert.Contains("\"success\":true", await AskAsync(broker, $"$JS.API.STREAM.PURGE.{name}", ""), StringComparison.Ordinal);
+        Assert.Contains("\"success\":true", await AskAsync(broker, $"$JS.API.STREAM.PURGE.{name}", ""),
+            StringComparison.Ordinal);
         Assert.Equal("2 2: 2=y", Shown(await HistoryAsync(node, "y")));
     }
 
@@ -257,7 +291,8 @@ public sealed class NatsTroubleTests : TroubleTests
     public async Task Reduced_limits_apply_to_existing_entries()
     {
         (BusNode node, _) = await StreamingAsync();
-        Assert.Equal(50, (await HistoryAsync(node, [.. Enumerable.Range(1, 50).Select(static n => $"{n}")]))!.Entries.Count);
+        Assert.Equal(50,
+            (await HistoryAsync(node, [.. Enumerable.Range(1, 50).Select(static n => $"{n}")]))!.Entries.Count);
         Assert.Equal("49 50: 49=49 50=50", Shown(await HistoryAsync(node, new HistoryLimits { MaxCount = 2 })));
     }
 
@@ -265,12 +300,15 @@ public sealed class NatsTroubleTests : TroubleTests
     [Fact]
     public async Task A_stream_that_overlaps_for_a_moment_is_requested_again()
     {
-        const string Overlaps = "{\"error\":{\"code\":400,\"err_code\":10065,\"description\":\"subjects overlap with an existing stream\"}}";
+        const string Overlaps = "{\"error\":{\"code\":400,\"err_code\":10065,\"description\":\"subjects overlap with "
+            + "an existing stream\"}}";
         List<string> told = [];
         SaidServer server = await SaidAsync(Info);
         BusNode node = Node(server.Address, new NatsOptions { OnTrouble = told.Add });
         await node.StartAsync();
-        foreach (string reply in (string[])[Overlaps, Overlaps, "{\"created\":\"2026-01-01T00:00:00Z\",\"state\":{\"messages\":0,\"first_seq\":0,\"last_seq\":0}}"]) server.Reply(reply);
+        foreach (string reply in (string[])[Overlaps, Overlaps,
+            "{\"created\":\"2026-01-01T00:00:00Z\",\"state\":{\"messages\":0,\"first_seq\":0,\"last_seq\":0}}"])
+            server.Reply(reply);
         Assert.Equal("1 0: ", Shown(await HistoryAsync(node)));
         Assert.Empty(told);
         Assert.Equal(3, server.Heard.Split("$JS.API.STREAM.CREATE").Length - 1);
@@ -284,9 +322,11 @@ public sealed class NatsTroubleTests : TroubleTests
         await broker.RestoreAsync();
         BusNode node = Node(broker.Address, new NatsOptions { OnTrouble = told.Add });
         await node.StartAsync();
-        Assert.Contains("\"did_create\":true", await AskAsync(broker, "$JS.API.STREAM.CREATE.other", $"{{\"name\":\"other\",\"subjects\":[\"{NatsStream.SubjectOf("t.one")}\"]}}"), StringComparison.Ordinal);
+        Assert.Contains("\"did_create\":true", await AskAsync(broker, "$JS.API.STREAM.CREATE.other",
+            $"{{\"name\":\"other\",\"subjects\":[\"{NatsStream.SubjectOf("t.one")}\"]}}"), StringComparison.Ordinal);
         Assert.Null(await HistoryAsync(node, "x"));
-        Assert.Contains("a stream for t.one: its subjects are those of another stream", Assert.Single(told), StringComparison.Ordinal);
+        Assert.Contains("a stream for t.one: its subjects are those of another stream", Assert.Single(told),
+            StringComparison.Ordinal);
     }
 
     // Accepted messages may be lost with the server, and their offsets would be used again.
@@ -321,7 +361,8 @@ public sealed class NatsTroubleTests : TroubleTests
         await without.StartAsync();
         Assert.Null(await HistoryAsync(without, "x"));
         Assert.Null(await HistoryAsync(without));
-        Assert.Contains("it has no JetStream, which recoverable groups need: jetstream {} in its configuration", Assert.Single(told), StringComparison.Ordinal);
+        Assert.Contains("it has no JetStream, which recoverable groups need: jetstream {} in its configuration",
+            Assert.Single(told), StringComparison.Ordinal);
 
         SaidServer clustered = await SaidAsync("INFO {\"max_payload\":1000,\"cluster\":\"c\"}\r\n");
         BusNode one = Node(clustered.Address, new NatsOptions { OnTrouble = told.Add });
@@ -335,7 +376,8 @@ public sealed class NatsTroubleTests : TroubleTests
     public async Task A_request_without_an_answer_times_out()
     {
         SaidServer silent = await SaidAsync(Info);
-        BusNode node = Node(silent.Address, new NatsOptions { ConnectTimeout = TimeSpan.FromSeconds(0.2), PingInterval = TimeSpan.FromHours(1) });
+        BusNode node = Node(silent.Address,
+            new NatsOptions { ConnectTimeout = TimeSpan.FromSeconds(0.2), PingInterval = TimeSpan.FromHours(1) });
         await node.StartAsync();
         Assert.Null(await HistoryAsync(node, "x"));
         Assert.Null(await HistoryAsync(node));

@@ -12,7 +12,12 @@ internal sealed class SaidServer : IAsyncDisposable
     private readonly Queue<string> _replies = new();
 
     private SaidServer(Engine engine, string greeting, string answer) =>
-        _server = new Server(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), SendLimitBytes = 64 << 20 }, () => new Guest(this, greeting, answer));
+        _server = new Server(new ServerOptions
+        {
+            Engine = engine,
+            EndPoint = new IPEndPoint(IPAddress.Loopback, 0),
+            SendLimitBytes = 64 << 20
+        }, () => new Guest(this, greeting, answer));
 
     internal string Address => $"nats://node:secret@{_server.EndPoint}";
 
@@ -68,7 +73,8 @@ internal sealed class SaidServer : IAsyncDisposable
             foreach (string line in text.Split("\r\n"))
             {
                 string[] words = line.Split(' ');
-                if (words is ["SUB", _, { } number] && words[1].StartsWith("_INBOX.", StringComparison.Ordinal)) _inbox = number;
+                if (words is ["SUB", _, { } number] && words[1].StartsWith("_INBOX.", StringComparison.Ordinal))
+                    _inbox = number;
                 string? reply = null;
                 lock (server._replies) if (words is ["PUB", _, _, _]) server._replies.TryDequeue(out reply);
                 if (reply is not null) Send($"MSG {words[2]} {_inbox} {reply.Length}\r\n{reply}\r\n");

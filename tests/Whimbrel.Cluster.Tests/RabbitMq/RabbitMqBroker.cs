@@ -14,7 +14,8 @@ internal sealed class RabbitMqBroker(RabbitMqServer server) : TestBroker
         return new RabbitMqBroker(server);
     }
 
-    public override IGroupBus Connect() => new RabbitMqBus($"amqp://127.0.0.1:{server.Port}", new RabbitMqOptions { Exchange = _exchange });
+    public override IGroupBus Connect() =>
+        new RabbitMqBus($"amqp://127.0.0.1:{server.Port}", new RabbitMqOptions { Exchange = _exchange });
 
     public override ValueTask LoseAsync() => server.LoseAsync();
 

@@ -19,7 +19,8 @@ internal sealed class RabbitMqProgram : IAsyncDisposable
 
     // With additional lines of configuration, which may name files in the directory, and a data directory that outlives
     // it.
-    internal static async Task<RabbitMqProgram> ServeAsync(int port, Func<string, string>? configure = null, string? data = null)
+    internal static async Task<RabbitMqProgram> ServeAsync(int port, Func<string, string>? configure = null,
+        string? data = null)
     {
         Assert.SkipWhen(!File.Exists(Command), "rabbitmq-server is not installed.");
         int names = RealProgram.FreePort(), nodes = RealProgram.FreePort();
@@ -27,13 +28,18 @@ internal sealed class RabbitMqProgram : IAsyncDisposable
 
         string[] Arguments(string directory)
         {
-            File.WriteAllText(Path.Combine(directory, "rabbit.conf"), Invariant($"listeners.tcp.1 = 127.0.0.1:{port}\n{configure?.Invoke(directory)}\n"));
+            File.WriteAllText(Path.Combine(directory, "rabbit.conf"),
+                Invariant($"listeners.tcp.1 = 127.0.0.1:{port}\n{configure?.Invoke(directory)}\n"));
             File.WriteAllText(Path.Combine(directory, "plugins"), "[].");
             return
             [
-                $"HOME={directory}", Invariant($"ERL_EPMD_PORT={names}"), "ERL_EPMD_ADDRESS=127.0.0.1", "ERL_EPMD_RELAXED_COMMAND_CHECK=1", Invariant($"RABBITMQ_NODENAME=w{port}@localhost"), Invariant($"RABBITMQ_DIST_PORT={nodes}"),
-                $"RABBITMQ_MNESIA_BASE={data ?? directory}", $"RABBITMQ_LOG_BASE={directory}", "RABBITMQ_LOGS=-", $"RABBITMQ_ENABLED_PLUGINS_FILE={directory}/plugins",
-                $"RABBITMQ_CONFIG_FILE={directory}/rabbit.conf", $"RABBITMQ_CONF_ENV_FILE={directory}/none", $"RABBITMQ_PID_FILE={directory}/pid", Command,
+                $"HOME={directory}", Invariant($"ERL_EPMD_PORT={names}"), "ERL_EPMD_ADDRESS=127.0.0.1",
+                "ERL_EPMD_RELAXED_COMMAND_CHECK=1", Invariant($"RABBITMQ_NODENAME=w{port}@localhost"),
+                Invariant($"RABBITMQ_DIST_PORT={nodes}"),
+                $"RABBITMQ_MNESIA_BASE={data ?? directory}", $"RABBITMQ_LOG_BASE={directory}", "RABBITMQ_LOGS=-",
+                $"RABBITMQ_ENABLED_PLUGINS_FILE={directory}/plugins",
+                $"RABBITMQ_CONFIG_FILE={directory}/rabbit.conf", $"RABBITMQ_CONF_ENV_FILE={directory}/none",
+                $"RABBITMQ_PID_FILE={directory}/pid", Command,
             ];
         }
     }

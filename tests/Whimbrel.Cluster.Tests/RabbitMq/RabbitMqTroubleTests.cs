@@ -16,13 +16,17 @@ public sealed class RabbitMqTroubleTests(RabbitMqServer server) : TroubleTests
 
     private BusNode Node(string address, RabbitMqOptions? options = null) => NodeOf(new RabbitMqBus(address, options));
 
-    private Task RefusedAsync(string address, RabbitMqOptions? options, params string[] words) => RefusedAsync(Node(address, options), words);
+    private Task RefusedAsync(string address, RabbitMqOptions? options, params string[] words) =>
+        RefusedAsync(Node(address, options), words);
 
     [Fact]
-    public async Task A_broker_that_does_not_listen_is_reported() => await RefusedAsync($"amqp://node:secret@127.0.0.1:{RealProgram.FreePort()}", null, "RabbitMQ amqp://127.0.0.1:", "connection refused", "Does the server run there?");
+    public async Task A_broker_that_does_not_listen_is_reported() =>
+        await RefusedAsync($"amqp://node:secret@127.0.0.1:{RealProgram.FreePort()}", null, "RabbitMQ amqp://127.0.0.1:",
+            "connection refused", "Does the server run there?");
 
     [Fact]
-    public async Task The_name_is_unknown() => await RefusedAsync("amqp://nowhere.invalid", null, "RabbitMQ amqp://nowhere.invalid:5672", "unknown", "See the address.");
+    public async Task The_name_is_unknown() => await RefusedAsync("amqp://nowhere.invalid", null,
+        "RabbitMQ amqp://nowhere.invalid:5672", "unknown", "See the address.");
 
     [Theory]
     [InlineData("guest:secret@", "", "does not take these credentials", "in RabbitMqOptions")]
@@ -30,13 +34,16 @@ public sealed class RabbitMqTroubleTests(RabbitMqServer server) : TroubleTests
     [InlineData("", "/missing", "NOT_ALLOWED", "See the virtual host")]
     [InlineData("chat:to%3Aken@", "", "NOT_ALLOWED", "See the virtual host")]
     [InlineData("poor:poor@", "", "ACCESS_REFUSED", "configure, write and read ^whimbrel")]
-    public async Task An_operation_denied_to_the_user_is_reported(string login, string virtualHost, params string[] words) => await RefusedAsync($"amqp://{login}127.0.0.1:{server.Port}{virtualHost}", null, words);
+    public async Task An_operation_denied_to_the_user_is_reported(string login,
+        string virtualHost, params string[] words) =>
+        await RefusedAsync($"amqp://{login}127.0.0.1:{server.Port}{virtualHost}", null, words);
 
     [Fact]
     public async Task Users_virtual_hosts_and_options_are_used()
     {
         await Node($"amqp://chat:to%3Aken@127.0.0.1:{server.Port}/other%20one").StartAsync();
-        BusNode node = Node($"amqp://x:y@127.0.0.1:{server.Port}/other%20one", new RabbitMqOptions { User = "chat", Password = "to:ken" });
+        BusNode node = Node($"amqp://x:y@127.0.0.1:{server.Port}/other%20one",
+            new RabbitMqOptions { User = "chat", Password = "to:ken" });
         await node.StartAsync();
         await node.SubscribeAsync("t.one");
     }
@@ -45,17 +52,25 @@ public sealed class RabbitMqTroubleTests(RabbitMqServer server) : TroubleTests
     public async Task An_exchange_of_that_name_with_other_settings_is_reported()
     {
         ConnectionFactory factory = new() { Port = server.Port };
-        await using RabbitMQ.Client.IConnection connection = await factory.CreateConnectionAsync(TestContext.Current.CancellationToken);
-        await using IChannel channel = await connection.CreateChannelAsync(cancellationToken: TestContext.Current.CancellationToken);
-        await channel.ExchangeDeclareAsync("whimbrel.taken", ExchangeType.Fanout, durable: false, autoDelete: false, cancellationToken: TestContext.Current.CancellationToken);
-        await RefusedAsync($"amqp://127.0.0.1:{server.Port}", new RabbitMqOptions { Exchange = "whimbrel.taken" }, "PRECONDITION_FAILED", "Another exchange has that name");
+        await using RabbitMQ.Client.IConnection connection =
+            await factory.CreateConnectionAsync(TestContext.Current.CancellationToken);
+        await using IChannel channel =
+            await connection.CreateChannelAsync(cancellationToken: TestContext.Current.CancellationToken);
+        await channel.ExchangeDeclareAsync("whimbrel.taken", ExchangeType.Fanout, durable: false, autoDelete: false,
+            cancellationToken: TestContext.Current.CancellationToken);
+        await RefusedAsync($"amqp://127.0.0.1:{server.Port}", new RabbitMqOptions { Exchange = "whimbrel.taken" },
+            "PRECONDITION_FAILED", "Another exchange has that name");
     }
 
     [Fact]
     public async Task The_certificate_is_verified_unless_the_options_say_otherwise()
     {
         await RefusedAsync($"amqps://127.0.0.1:{server.TlsPort}", null, "TLS failed", "RabbitMqOptions.Tls");
-        SslOption trusting = new() { CertificateValidationCallback = static (_, _, _, errors) => errors != SslPolicyErrors.RemoteCertificateNotAvailable };
+        SslOption trusting = new()
+        {
+            CertificateValidationCallback =
+                static (_, _, _, errors) => errors != SslPolicyErrors.RemoteCertificateNotAvailable
+        };
         BusNode node = Node($"amqps://127.0.0.1:{server.TlsPort}", new RabbitMqOptions { Tls = trusting });
         await node.StartAsync();
         await node.SubscribeAsync("t.one");
@@ -72,9 +87,15 @@ public sealed class RabbitMqTroubleTests(RabbitMqServer server) : TroubleTests
     [Fact]
     public async Task A_peer_that_is_no_server_is_reported()
     {
-        Server plain = Keep(new Server(new ServerOptions { Engine = Engine, EndPoint = new System.Net.IPEndPoint(System.Net.IPAddress.Loopback, 0) }, static () => new Mute()));
+        Server plain = Keep(new Server(new ServerOptions
+        {
+            Engine = Engine,
+            EndPoint = new System.Net.IPEndPoint(System.Net.IPAddress.Loopback, 0)
+        }, static () => new Mute()));
         await plain.StartAsync();
-        await RefusedAsync($"amqp://{plain.EndPoint}", new RabbitMqOptions { ConnectTimeout = TimeSpan.FromSeconds(0.3) }, "RabbitMQ amqp://127.0.0.1:", "did not answer in time");
+        await RefusedAsync($"amqp://{plain.EndPoint}",
+            new RabbitMqOptions { ConnectTimeout = TimeSpan.FromSeconds(0.3) }, "RabbitMQ amqp://127.0.0.1:",
+            "did not answer in time");
     }
 
     [Fact]
@@ -100,10 +121,15 @@ public sealed class RabbitMqTroubleTests(RabbitMqServer server) : TroubleTests
     [Fact]
     public async Task A_recoverable_group_is_refused_at_the_call_with_the_reason()
     {
-        RealNode node = Keep(await RealNode.StartAsync(Engine, "a", new RabbitMqBus($"amqp://127.0.0.1:{server.Port}"), static (id, gap, state) => new ClusterOptions { Application = "none", NodeId = id, OnGap = gap, OnStateChanged = state }));
-        NotSupportedException e = Assert.Throws<NotSupportedException>(() => node.Cluster.RecoverableGroup("r", new RecoverableOptions { Deliver = static (members, _, payload) => members.Broadcast(payload) }));
-        Assert.Contains($"RabbitMQ amqp://127.0.0.1:{server.Port} keeps no history", e.Message, StringComparison.Ordinal);
-        Assert.Contains("as those of Redis and NATS (one server with JetStream) are", e.Message, StringComparison.Ordinal);
+        RealNode node = Keep(await RealNode.StartAsync(Engine, "a",
+            new RabbitMqBus($"amqp://127.0.0.1:{server.Port}"), static (id, gap, state) =>
+                new ClusterOptions { Application = "none", NodeId = id, OnGap = gap, OnStateChanged = state }));
+        NotSupportedException e = Assert.Throws<NotSupportedException>(() => node.Cluster.RecoverableGroup("r",
+            new RecoverableOptions { Deliver = static (members, _, payload) => members.Broadcast(payload) }));
+        Assert.Contains($"RabbitMQ amqp://127.0.0.1:{server.Port} keeps no history", e.Message,
+            StringComparison.Ordinal);
+        Assert.Contains("as those of Redis and NATS (one server with JetStream) are", e.Message,
+            StringComparison.Ordinal);
     }
 
     // Marks, keys, and foreign messages in its queue.
@@ -111,7 +137,8 @@ public sealed class RabbitMqTroubleTests(RabbitMqServer server) : TroubleTests
     public async Task A_message_in_transit_at_an_unsubscribe_does_not_reach_the_next_subscription()
     {
         string exchange = $"whimbrel.{Guid.NewGuid():N}";
-        BusNode a = Node($"amqp://127.0.0.1:{server.Port}", new RabbitMqOptions { Exchange = exchange }), b = Node($"amqp://127.0.0.1:{server.Port}", new RabbitMqOptions { Exchange = exchange });
+        BusNode a = Node($"amqp://127.0.0.1:{server.Port}", new RabbitMqOptions { Exchange = exchange }),
+            b = Node($"amqp://127.0.0.1:{server.Port}", new RabbitMqOptions { Exchange = exchange });
         await a.StartAsync();
         await b.StartAsync();
         await a.SubscribeAsync("t.one", "t.last");
@@ -153,11 +180,14 @@ public sealed class RabbitMqTroubleTests(RabbitMqServer server) : TroubleTests
     {
         RabbitMqAddress address = RabbitMqAddress.Parse("amqps://u:p%40@one,[::1]:99/a%2Fb");
         Assert.Equal([("one", 5671), ("::1", 99)], address.Servers);
-        Assert.Equal(("amqps://one:5671,[::1]:99/a%2Fb", true, "u", "p@", "a/b"), (address.Text, address.WantsTls, address.User, address.Password, address.VirtualHost));
+        Assert.Equal(("amqps://one:5671,[::1]:99/a%2Fb", true, "u", "p@", "a/b"),
+            (address.Text, address.WantsTls, address.User, address.Password, address.VirtualHost));
         Assert.Equal("/", RabbitMqAddress.Parse("amqp://one/").VirtualHost);
         RabbitMqBus.Register();
         Assert.Equal("RabbitMQ amqp://h:5672", Assert.IsType<RabbitMqBus>(GroupBus.Make("amqp://u:p@h")).Description);
-        foreach (RabbitMqOptions options in (RabbitMqOptions[])[new() { User = "u" }, new() { Password = "p" }, new() { Exchange = "" }, new() { Exchange = "a b" }, new() { Heartbeat = TimeSpan.FromSeconds(0.5) }, new() { ConnectTimeout = TimeSpan.Zero }])
+        foreach (RabbitMqOptions options in (RabbitMqOptions[])[new() { User = "u" }, new() { Password = "p" },
+            new() { Exchange = "" }, new() { Exchange = "a b" }, new() { Heartbeat = TimeSpan.FromSeconds(0.5) },
+            new() { ConnectTimeout = TimeSpan.Zero }])
         {
             Assert.Throws<ArgumentException>(() => new RabbitMqBus("amqp://h", options));
         }

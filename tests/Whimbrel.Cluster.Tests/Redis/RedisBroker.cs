@@ -18,7 +18,8 @@ internal sealed class RedisBroker : ProgramBroker
     internal string Address { get; }
 
     // `options` is used by the buses that Connect creates.
-    internal static async Task<RedisBroker> StartAsync(string configuration = "", bool isTls = false, string login = "", RedisOptions? options = null)
+    internal static async Task<RedisBroker> StartAsync(string configuration = "", bool isTls = false, string login = "",
+        RedisOptions? options = null)
     {
         RedisBroker broker = new(configuration, isTls, login, options);
         await broker.RestoreAsync();
@@ -33,7 +34,8 @@ internal sealed class RedisBroker : ProgramBroker
         if (_isTls)
         {
             (string certificate, string key) = WriteCertificate(directory);
-            port = $"port 0\ntls-port {Port}\ntls-cert-file {certificate}\ntls-key-file {key}\ntls-ca-cert-file {certificate}\ntls-auth-clients no\n";
+            port = $"port 0\ntls-port {Port}\ntls-cert-file {certificate}\ntls-key-file {key}\ntls-ca-cert-file "
+                + $"{certificate}\ntls-auth-clients no\n";
         }
 
         string file = Path.Combine(directory, "redis.conf");

@@ -15,12 +15,18 @@ public sealed class RedisFaultTests : ClusterFaultSuite
         await client.GetStream().WriteAsync("INFO stats\r\n"u8.ToArray(), TestContext.Current.CancellationToken);
         for (string? line; (line = await answers.ReadLineAsync(TestContext.Current.CancellationToken)) is not null;)
         {
-            if (line.StartsWith("pubsub_channels:", StringComparison.Ordinal)) return int.Parse(line.AsSpan(16), CultureInfo.InvariantCulture);
+            if (line.StartsWith("pubsub_channels:", StringComparison.Ordinal))
+                return int.Parse(line.AsSpan(16), CultureInfo.InvariantCulture);
         }
 
         throw new InvalidOperationException("it says nothing of channels");
     }
 
     private protected override IGroupBus BusAt(params int[] ports) =>
-        new RedisBus($"redis://{string.Join(',', ports.Select(static p => $"127.0.0.1:{p}"))}", new RedisOptions { PingInterval = TimeSpan.FromMilliseconds(200), ConnectTimeout = TimeSpan.FromMilliseconds(500), Reconnect = Quick });
+        new RedisBus($"redis://{string.Join(',', ports.Select(static p => $"127.0.0.1:{p}"))}", new RedisOptions
+        {
+            PingInterval = TimeSpan.FromMilliseconds(200),
+            ConnectTimeout = TimeSpan.FromMilliseconds(500),
+            Reconnect = Quick
+        });
 }

@@ -57,13 +57,16 @@ public sealed class RedisHistoryTests : GroupHistorySuite
     public async Task A_stream_that_is_not_read_is_removed_an_hour_after_its_entries()
     {
         Assert.True(await AppendAsync(0, "t.one", new HistoryLimits { MaxAge = TimeSpan.FromSeconds(10) }, "a"));
-        foreach (string key in (string[])[Known, Entries]) Assert.InRange(int.Parse((await CommandAsync($"TTL {key}"))[1..], System.Globalization.CultureInfo.InvariantCulture), 3000, 3610);
+        foreach (string key in (string[])[Known, Entries])
+            Assert.InRange(int.Parse((await CommandAsync($"TTL {key}"))[1..],
+                System.Globalization.CultureInfo.InvariantCulture), 3000, 3610);
     }
 
     [Fact]
     public async Task Reduced_limits_apply_to_existing_entries()
     {
         Assert.True(await AppendAsync(0, "t.one", [.. Enumerable.Range(1, 50).Select(static n => $"{n}")]));
-        Assert.Equal("49 50: 49=49 50=50", Shown(await ReadAsync(0, "t.one", 0, limits: new HistoryLimits { MaxCount = 2 })));
+        Assert.Equal("49 50: 49=49 50=50",
+            Shown(await ReadAsync(0, "t.one", 0, limits: new HistoryLimits { MaxCount = 2 })));
     }
 }

@@ -13,23 +13,33 @@ public sealed class RedisTroubleTests : TroubleTests
 
     private BusNode Node(string address, RedisOptions? options = null) => NodeOf(new RedisBus(address, options));
 
-    private async Task<RedisBroker> BrokerAsync(string configuration, bool isTls = false) => Keep(await RedisBroker.StartAsync(configuration, isTls));
+    private async Task<RedisBroker> BrokerAsync(string configuration, bool isTls = false) =>
+        Keep(await RedisBroker.StartAsync(configuration, isTls));
 
     // A server that sends this in response to the first request, and then nothing.
     private async Task<string> SaidAsync(string answer)
     {
-        Server server = Keep(new Server(new ServerOptions { Engine = Engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), SendLimitBytes = 64 << 20 }, () => new Guest(answer)));
+        Server server = Keep(new Server(new ServerOptions
+        {
+            Engine = Engine,
+            EndPoint = new IPEndPoint(IPAddress.Loopback, 0),
+            SendLimitBytes = 64 << 20
+        }, () => new Guest(answer)));
         await server.StartAsync();
         return $"redis://:secret@{server.EndPoint}";
     }
 
-    private Task RefusedAsync(string address, RedisOptions? options, params string[] words) => RefusedAsync(Node(address, options), words);
+    private Task RefusedAsync(string address, RedisOptions? options, params string[] words) =>
+        RefusedAsync(Node(address, options), words);
 
     [Fact]
-    public async Task A_broker_that_does_not_listen_is_reported() => await RefusedAsync($"redis://:secret@127.0.0.1:{RealProgram.FreePort()}", null, "Redis redis://127.0.0.1:", "connection refused", "Does the server run there?");
+    public async Task A_broker_that_does_not_listen_is_reported() =>
+        await RefusedAsync($"redis://:secret@127.0.0.1:{RealProgram.FreePort()}", null, "Redis redis://127.0.0.1:",
+            "connection refused", "Does the server run there?");
 
     [Fact]
-    public async Task The_name_is_unknown() => await RefusedAsync("redis://nowhere.invalid", null, "Redis redis://nowhere.invalid:6379", "unknown", "See the address.");
+    public async Task The_name_is_unknown() => await RefusedAsync("redis://nowhere.invalid", null,
+        "Redis redis://nowhere.invalid:6379", "unknown", "See the address.");
 
     [Theory]
     [InlineData("requirepass right", ":secret@", "does not take these credentials ('WRONGPASS")]
@@ -48,16 +58,22 @@ public sealed class RedisTroubleTests : TroubleTests
         await Node($"redis://:to%20ken@127.0.0.1:{broker.Port}").StartAsync();
         await Node(broker.Address, new RedisOptions { Password = "to ken" }).StartAsync();
         await Node($"redis://node:pass:word@127.0.0.1:{broker.Port}").StartAsync();
-        await Node($"redis://x:y@127.0.0.1:{broker.Port}", new RedisOptions { User = "node", Password = "pass:word" }).StartAsync();
+        await Node($"redis://x:y@127.0.0.1:{broker.Port}", new RedisOptions { User = "node", Password = "pass:word" })
+            .StartAsync();
     }
 
     [Fact]
     public async Task The_certificate_is_not_trusted_or_for_another_name()
     {
         RedisBroker broker = await BrokerAsync("", isTls: true);
-        await RefusedAsync(broker.Address.Replace("redis:", "rediss:", StringComparison.Ordinal), null, "certificate", "RedisOptions.Tls");
-        await RefusedAsync(broker.Address, new RedisOptions { Tls = new TlsOptions { Roots = [new X509Certificate2(TestCertificates.OtherRoot)] } }, "certificate", "RedisOptions.Tls");
-        await RefusedAsync(broker.Address, new RedisOptions { Tls = new TlsOptions { Roots = TestCertificates.Roots, HostName = "other.test" } }, "other.test", "RedisOptions.Tls");
+        await RefusedAsync(broker.Address.Replace("redis:", "rediss:", StringComparison.Ordinal), null, "certificate",
+            "RedisOptions.Tls");
+        await RefusedAsync(broker.Address,
+            new RedisOptions { Tls = new TlsOptions { Roots = [new X509Certificate2(TestCertificates.OtherRoot)] } },
+            "certificate", "RedisOptions.Tls");
+        await RefusedAsync(broker.Address,
+            new RedisOptions { Tls = new TlsOptions { Roots = TestCertificates.Roots, HostName = "other.test" } },
+            "other.test", "RedisOptions.Tls");
         await RefusedAsync(broker.Address, null, "it ended the connection before it answered", "rediss://");
     }
 
@@ -70,7 +86,8 @@ public sealed class RedisTroubleTests : TroubleTests
 
     [Theory]
     [InlineData("HTTP/1.1 400 Bad Request\r\n\r\n", "speaks no RESP: 'HTTP/1.1 400 Bad Request")]
-    [InlineData("-ERR unknown command `HELLO`, with args beginning with: `3`, \r\n", "it speaks no RESP3, which Redis has from version 6 on")]
+    [InlineData("-ERR unknown command `HELLO`, with args beginning with: `3`, \r\n",
+        "it speaks no RESP3, which Redis has from version 6 on")]
     [InlineData("-NOPROTO unsupported protocol version\r\n", "it speaks no RESP3")]
     [InlineData("-DENIED Redis is running in protected mode\r\n", "it is in protected mode")]
     [InlineData("-ERR max number of clients reached\r\n", "it said 'ERR max number of clients reached'")]
@@ -79,20 +96,24 @@ public sealed class RedisTroubleTests : TroubleTests
     [InlineData("", "did not answer within 0.2 s")]
     [InlineData("%7\r\n", "did not answer within 0.2 s")]
     public async Task A_server_that_cannot_serve_is_reported(string answer, string message) =>
-        await RefusedAsync(await SaidAsync(answer), new RedisOptions { ConnectTimeout = TimeSpan.FromSeconds(0.2) }, message, "cannot be used");
+        await RefusedAsync(await SaidAsync(answer), new RedisOptions { ConnectTimeout = TimeSpan.FromSeconds(0.2) },
+            message, "cannot be used");
 
     [Theory]
     [InlineData("HTTP/1.1 400 Bad Request\r\n\r\n")]
     [InlineData("*2\r\n+proto\r\n:2\r\n")]
-    public async Task An_answer_that_breaks_the_rules_ends_the_connection_as_an_error_of_the_protocol(string answer) => await BrokenAsync(Node(await SaidAsync(answer), null));
+    public async Task An_answer_that_breaks_the_rules_ends_the_connection_as_an_error_of_the_protocol(string answer) =>
+        await BrokenAsync(Node(await SaidAsync(answer), null));
 
     [Theory]
     [InlineData("nonsense\r\n", "what answers there speaks no RESP: 'nonsense..'")]
     [InlineData("", "it sent nothing for 0.3 s")]
     public async Task A_failing_open_connection_is_reported_as_lost_with_the_next_state(string behind, string message)
     {
-        ReconnectPolicy late = new() { InitialDelay = TimeSpan.FromHours(1), MaxDelay = TimeSpan.FromHours(1), Jitter = false };
-        BusNode node = Node(await SaidAsync(Hello + behind), new RedisOptions { Reconnect = late, PingInterval = TimeSpan.FromMilliseconds(100) });
+        ReconnectPolicy late =
+            new() { InitialDelay = TimeSpan.FromHours(1), MaxDelay = TimeSpan.FromHours(1), Jitter = false };
+        BusNode node = Node(await SaidAsync(Hello + behind),
+            new RedisOptions { Reconnect = late, PingInterval = TimeSpan.FromMilliseconds(100) });
         await node.Bus.StartAsync(Engine.GetLoop(0), node, TestContext.Current.CancellationToken);
         await node.UntilStateAsync(static s => s.Count == 2);
         Assert.Equal(["connected", $"lost: {message}. Reconnecting (attempt 1, next in 3600.0 s)."], node.States);
@@ -102,7 +123,8 @@ public sealed class RedisTroubleTests : TroubleTests
     public async Task A_payload_that_is_too_large_is_skipped_and_so_are_messages_without_a_subscriber()
     {
         const int Large = RedisBus.MostEnvelopeBytes + 1;
-        string behind = $"{Message("t.one", new string('x', Large))}{Message("t.two", "x")}{Message("", "x")}>1\r\n+x\r\n>3\r\n+message\r\n$14\r\nwhimbrel:t.one\r\n:1\r\n{Message("t.one", "last")}";
+        string behind = $"{Message("t.one", new string('x', Large))}{Message("t.two", "x")}{Message("", "x")}>1\r\n"
+            + $"+x\r\n>3\r\n+message\r\n$14\r\nwhimbrel:t.one\r\n:1\r\n{Message("t.one", "last")}";
         BusNode node = Node(await SaidAsync(Hello), new RedisOptions { PingInterval = TimeSpan.FromHours(1) });
         await node.StartAsync();
         await Engine.GetLoop(0).PostAsync(() =>
@@ -113,7 +135,8 @@ public sealed class RedisTroubleTests : TroubleTests
         await node.UntilHeardAsync("last");
         Assert.Equal(["last"], node.Heard);
 
-        static string Message(string subject, string payload) => $">3\r\n$7\r\nmessage\r\n${9 + subject.Length}\r\nwhimbrel:{subject}\r\n${payload.Length}\r\n{payload}\r\n";
+        static string Message(string subject, string payload) =>
+            $">3\r\n$7\r\nmessage\r\n${9 + subject.Length}\r\nwhimbrel:{subject}\r\n${payload.Length}\r\n{payload}\r\n";
     }
 
     [Fact]
@@ -126,12 +149,14 @@ public sealed class RedisTroubleTests : TroubleTests
             node.Bus.Subscribe("a");
             node.Bus.Unsubscribe("a");
             node.Bus.Subscribe("a");
-            Guest.Last!.Send(Push("subscribe", ":1\r\n") + Push("message", "$3\r\nold\r\n") + Push("unsubscribe", ":0\r\n") + Push("subscribe", ":1\r\n") + Push("message", "$3\r\nnew\r\n"));
+            Guest.Last!.Send(Push("subscribe", ":1\r\n") + Push("message", "$3\r\nold\r\n") + Push("unsubscribe",
+                ":0\r\n") + Push("subscribe", ":1\r\n") + Push("message", "$3\r\nnew\r\n"));
         });
         await node.UntilHeardAsync("new");
         Assert.Equal(["new"], node.Heard);
 
-        static string Push(string what, string third) => $">3\r\n${what.Length}\r\n{what}\r\n$10\r\nwhimbrel:a\r\n{third}";
+        static string Push(string what, string third) =>
+            $">3\r\n${what.Length}\r\n{what}\r\n$10\r\nwhimbrel:a\r\n{third}";
     }
 
     // A restarted server may lack messages that it had accepted, and their offsets would be used again.
@@ -163,12 +188,15 @@ public sealed class RedisTroubleTests : TroubleTests
     [Fact]
     public async Task Recoverable_groups_need_rights_which_the_refusal_names()
     {
-        RedisBroker broker = await BrokerAsync("user a on >b &whimbrel:* +@pubsub +ping +hello\nuser c on >d &whimbrel:* +@pubsub +ping +hello +eval +info +time +del +pexpire +@hash +@stream ~whimbrel:*");
+        RedisBroker broker = await BrokerAsync("user a on >b &whimbrel:* +@pubsub +ping +hello\nuser c on >d "
+            + "&whimbrel:* +@pubsub +ping +hello +eval +info +time +del +pexpire +@hash +@stream ~whimbrel:*");
         TaskCompletionSource<string> refused = new(TaskCreationOptions.RunContinuationsAsynchronously);
-        BusNode without = Node($"redis://a:b@127.0.0.1:{broker.Port}", new RedisOptions { OnTrouble = text => refused.TrySetResult(text) });
+        BusNode without = Node($"redis://a:b@127.0.0.1:{broker.Port}",
+            new RedisOptions { OnTrouble = text => refused.TrySetResult(text) });
         await without.StartAsync();
         Assert.Null(await HistoryAsync(without));
-        Assert.Contains("for recoverable groups +eval +info +time +del +pexpire +@hash +@stream and their keys (~whimbrel:*)", await refused.Task.WaitAsync(BusNode.Patience), StringComparison.Ordinal);
+        Assert.Contains("for recoverable groups +eval +info +time +del +pexpire +@hash +@stream and their keys "
+            + "(~whimbrel:*)", await refused.Task.WaitAsync(BusNode.Patience), StringComparison.Ordinal);
         BusNode with = Node($"redis://c:d@127.0.0.1:{broker.Port}");
         await with.StartAsync();
         Assert.Equal(1ul, (await HistoryAsync(with, "x"))!.Last);
@@ -232,7 +260,8 @@ public sealed class RedisTroubleTests : TroubleTests
         await node.StartAsync();
         await broker.LoseAsync();
         await node.UntilStateAsync(static s => s.Count == 2);
-        using RealProgram other = await RealProgram.ServeAsync("redis-server", broker.Port, _ => ["--port", $"{broker.Port}", "--bind", "127.0.0.1", "--save", "", "--requirepass", "c"]);
+        using RealProgram other = await RealProgram.ServeAsync("redis-server", broker.Port,
+            _ => ["--port", $"{broker.Port}", "--bind", "127.0.0.1", "--save", "", "--requirepass", "c"]);
         await refused.Task.WaitAsync(BusNode.Patience);
         Assert.Single(told, static t => t.Contains("does not take these credentials", StringComparison.Ordinal));
 

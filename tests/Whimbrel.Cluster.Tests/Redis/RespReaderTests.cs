@@ -9,12 +9,16 @@ public sealed class RespReaderTests
 
     // Each type, nested, empty, and with attributes before values on both levels.
     private const string Talk =
-        "+OK\r\n-ERR no\r\n:-12\r\n$5\r\nhe\r\no\r\n$0\r\n\r\n$-1\r\n*-1\r\n*0\r\n*2\r\n:1\r\n*1\r\n$1\r\nx\r\n_\r\n,1.5e3\r\n,-inf\r\n,nan\r\n#t\r\n#f\r\n!5\r\nE\r\nno\r\n=7\r\ntxt:a\r\n\r\n" +
-        "(-3492890328409238509324850943850943825024385\r\n%2\r\n+a\r\n:1\r\n+b\r\n~1\r\n#t\r\n~0\r\n>3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$2\r\n\r\n\r\n|1\r\n+ttl\r\n:5\r\n*1\r\n|1\r\n+k\r\n%1\r\n:1\r\n:2\r\n+v\r\n|0\r\n+last\r\n";
+        "+OK\r\n-ERR no\r\n:-12\r\n$5\r\nhe\r\no\r\n$0\r\n\r\n$-1\r\n*-1\r\n*0\r\n*2\r\n:1\r\n*1\r\n$1\r\nx\r\n_\r\n,"
+        + "1.5e3\r\n,-inf\r\n,nan\r\n#t\r\n#f\r\n!5\r\nE\r\nno\r\n=7\r\ntxt:a\r\n\r\n" +
+        "(-3492890328409238509324850943850943825024385\r\n%2\r\n+a\r\n:1\r\n+b\r\n~1\r\n#t\r\n~0\r\n>3\r\n$7\r\n"
+        + "message\r\n$1\r\nc\r\n$2\r\n\r\n\r\n|1\r\n+ttl\r\n:5\r\n*1\r\n|1\r\n+k\r\n%1\r\n:1\r\n:2\r\n+v\r\n|"
+        + "0\r\n+last\r\n";
 
     private static readonly string[] s_said =
     [
-        "+OK", "-ERR no", ":-12", "$he\r\no", "$", "_", "_", "*[]", "*[:1|*[$x|]|]", "_", ",1.5e3", ",-inf", ",nan", "#t", "#f", "-E\r\nno", "=txt:a\r\n", "(-3492890328409238509324850943850943825024385",
+        "+OK", "-ERR no", ":-12", "$he\r\no", "$", "_", "_", "*[]", "*[:1|*[$x|]|]", "_", ",1.5e3", ",-inf", ",nan",
+        "#t", "#f", "-E\r\nno", "=txt:a\r\n", "(-3492890328409238509324850943850943825024385",
         "%[+a|:1|+b|~[#t|]|]", "~[]", ">[$message|$c|$\r\n|]", "*[+v|]", "+last",
     ];
 
@@ -79,7 +83,8 @@ public sealed class RespReaderTests
     private static string Nested(int depth, string core) => string.Concat(Enumerable.Repeat("*1\r\n", depth)) + core;
 
     [Fact]
-    public void Any_bytes_of_a_server_are_read_the_same_at_every_split() => Splits.AllGive(s_said, Encoding.Latin1.GetBytes(Talk), ReadAll);
+    public void Any_bytes_of_a_server_are_read_the_same_at_every_split() =>
+        Splits.AllGive(s_said, Encoding.Latin1.GetBytes(Talk), ReadAll);
 
     [Theory]
     [InlineData("H")] // of HTTP, before its line is complete
@@ -110,7 +115,8 @@ public sealed class RespReaderTests
     [InlineData(">2\r\n$1001\r\n")]
     [InlineData("*1\r\n$1001\r\n")]
     [InlineData(">1\r\n*1\r\n$1001\r\n")]
-    public void An_invalid_or_too_large_value_is_detected(string text) => Assert.Equal(RespKind.Malformed, Read(text).Kind);
+    public void An_invalid_or_too_large_value_is_detected(string text) =>
+        Assert.Equal(RespKind.Malformed, Read(text).Kind);
 
     [Fact]
     public void Depth_elements_lines_and_bulks_are_read_up_to_their_limits()
@@ -118,14 +124,16 @@ public sealed class RespReaderTests
         Assert.Equal(RespKind.Array, Read(Nested(RespReader.MostDepth, "+x\r\n")).Kind);
         Assert.Equal(RespKind.Malformed, Read(Nested(RespReader.MostDepth + 1, "+x\r\n")).Kind);
         Assert.Equal(RespKind.Array, Read($"*4095\r\n{string.Concat(Enumerable.Repeat("_\r\n", 4095))}").Kind);
-        Assert.Equal(RespKind.Malformed, Read($"*2\r\n*2000\r\n{string.Concat(Enumerable.Repeat("_\r\n", 2000))}*2094\r\n").Kind);
+        Assert.Equal(RespKind.Malformed,
+            Read($"*2\r\n*2000\r\n{string.Concat(Enumerable.Repeat("_\r\n", 2000))}*2094\r\n").Kind);
         Assert.Equal(RespKind.Text, Read($"+{new string('x', RespReader.MostLineBytes - 3)}\r\n").Kind);
         Assert.Equal(RespKind.Malformed, Read($"+{new string('x', RespReader.MostLineBytes - 2)}\r\n").Kind);
         Assert.Equal(RespKind.Malformed, Read($"+{new string('x', RespReader.MostLineBytes)}").Kind);
         Assert.Equal(RespKind.Bulk, Read($"$1000\r\n{new string('x', 1000)}\r\n").Kind);
         Assert.Equal(7 + 1000 + 2, Read("$1000\r\nxxx").More);
         // A number of bulks that are each within the limit, but not all together.
-        Assert.Equal(RespKind.Malformed, Read($"*100\r\n{string.Concat(Enumerable.Repeat($"$1000\r\n{new string('x', 1000)}\r\n", 66))}").Kind);
+        Assert.Equal(RespKind.Malformed,
+            Read($"*100\r\n{string.Concat(Enumerable.Repeat($"$1000\r\n{new string('x', 1000)}\r\n", 66))}").Kind);
     }
 
     [Fact]
@@ -138,14 +146,17 @@ public sealed class RespReaderTests
     [Fact]
     public void Any_bytes_are_read_as_the_slow_reader_reads_them()
     {
-        string[] pieces = ["+", "-", ":", "$", "*", "_", ",", "#", "!", "=", "(", "%", "~", ">", "|", "\r\n", "\r\n", "\r\n", "_\r\n", ":1\r\n", "$1\r\nx\r\n", "*2\r\n", "%1\r\n", "|1\r\n", "\n", "0", "1", "2", "t", "a:", "1.5", "-1", "txt:", "$1001\r\n"];
+        string[] pieces = ["+", "-", ":", "$", "*", "_", ",", "#", "!", "=", "(", "%", "~", ">", "|", "\r\n", "\r\n",
+            "\r\n", "_\r\n", ":1\r\n", "$1\r\nx\r\n", "*2\r\n", "%1\r\n", "|1\r\n", "\n", "0", "1", "2", "t", "a:",
+            "1.5", "-1", "txt:", "$1001\r\n"];
         int read = 0;
         foreach (int seed in Seeds.Some(100))
         {
             Random random = new(seed);
             for (int round = 0; round < 200; round++)
             {
-                string text = string.Concat(Enumerable.Range(0, random.Next(12)).Select(_ => random.Next(8) == 0 ? ((char)random.Next(256)).ToString() : pieces[random.Next(pieces.Length)]));
+                string text = string.Concat(Enumerable.Range(0, random.Next(12)).Select(_ =>
+                    random.Next(8) == 0 ? ((char)random.Next(256)).ToString() : pieces[random.Next(pieces.Length)]));
                 if (random.Next(2) == 0) text = Value(random, 0);
                 if (random.Next(4) == 0 && text.Length > 0) text = text.Remove(random.Next(text.Length), 1);
                 RespItem item = Read(text);
@@ -163,7 +174,8 @@ public sealed class RespReaderTests
                     continue;
                 }
 
-                Assert.True(expected is null == item.Kind is RespKind.Incomplete, $"seed {seed}: {text} is {item.Kind}");
+                Assert.True(expected is null == item.Kind is RespKind.Incomplete,
+                    $"seed {seed}: {text} is {item.Kind}");
                 if (expected is null) continue;
                 read++;
                 Assert.True(expected == Text(item) && slow.Length == item.Length, $"seed {seed}: {text}");
@@ -176,7 +188,8 @@ public sealed class RespReaderTests
     private static string Value(Random random, int depth)
     {
         int count = random.Next(4);
-        string Values(int times) => string.Concat(Enumerable.Range(0, count * times).Select(_ => Value(random, depth + 1)));
+        string Values(int times) =>
+            string.Concat(Enumerable.Range(0, count * times).Select(_ => Value(random, depth + 1)));
         return random.Next(depth >= RespReader.MostDepth ? 7 : 12) switch
         {
             0 => $"+{random.Next()}\r\n",
@@ -199,8 +212,10 @@ public sealed class RespReaderTests
     {
         byte[] buffer = new byte[200];
         int length = RedisCommands.WritePublish(buffer, "p:", "app.group.x", 123);
-        Assert.Equal("*3\r\n$7\r\nPUBLISH\r\n$13\r\np:app.group.x\r\n$123\r\n", Encoding.ASCII.GetString(buffer, 0, length));
-        Assert.Equal("*2\r\n$4\r\nAUTH\r\n$8\r\nü\r\n*1\r\n\r\n", Encoding.UTF8.GetString(RedisCommands.Write("AUTH", "ü\r\n*1\r\n")));
+        Assert.Equal("*3\r\n$7\r\nPUBLISH\r\n$13\r\np:app.group.x\r\n$123\r\n",
+            Encoding.ASCII.GetString(buffer, 0, length));
+        Assert.Equal("*2\r\n$4\r\nAUTH\r\n$8\r\nü\r\n*1\r\n\r\n",
+            Encoding.UTF8.GetString(RedisCommands.Write("AUTH", "ü\r\n*1\r\n")));
     }
 
     [Theory]
@@ -237,9 +252,12 @@ public sealed class RespReaderTests
     {
         Assert.Contains("Password", Refusal(new RedisOptions { User = "u" }), StringComparison.Ordinal);
         Assert.Contains("Prefix", Refusal(new RedisOptions { Prefix = "a b" }), StringComparison.Ordinal);
-        Assert.Contains("PingInterval", Refusal(new RedisOptions { PingInterval = TimeSpan.Zero }), StringComparison.Ordinal);
-        Assert.Contains("ConnectTimeout", Refusal(new RedisOptions { ConnectTimeout = TimeSpan.Zero }), StringComparison.Ordinal);
+        Assert.Contains("PingInterval", Refusal(new RedisOptions { PingInterval = TimeSpan.Zero }),
+            StringComparison.Ordinal);
+        Assert.Contains("ConnectTimeout", Refusal(new RedisOptions { ConnectTimeout = TimeSpan.Zero }),
+            StringComparison.Ordinal);
 
-        static string Refusal(RedisOptions options) => Assert.Throws<ArgumentException>(() => new RedisBus("redis://h", options)).Message;
+        static string Refusal(RedisOptions options) =>
+            Assert.Throws<ArgumentException>(() => new RedisBus("redis://h", options)).Message;
     }
 }

@@ -20,18 +20,24 @@ internal sealed class SlowRespReader(string text, int mostBulk)
         char type = text[_at];
         if (!"+-:$*_,#!=(%~>|".Contains(type, StringComparison.Ordinal)) throw new FormatException("type");
         int end = text.IndexOf('\n', _at);
-        if (end - _at >= RespReader.MostLineBytes || (end < 0 && text.Length - _at >= RespReader.MostLineBytes)) throw new FormatException("long line");
+        if (end - _at >= RespReader.MostLineBytes || (end < 0 && text.Length - _at >= RespReader.MostLineBytes))
+            throw new FormatException("long line");
         if (end < 0) return null;
         string line = text[(_at + 1)..end];
-        if (!line.EndsWith('\r') || line.IndexOf('\r', StringComparison.Ordinal) != line.Length - 1) throw new FormatException("line end");
+        if (!line.EndsWith('\r') || line.IndexOf('\r', StringComparison.Ordinal) != line.Length - 1)
+            throw new FormatException("line end");
         line = line[..^1];
         _at = end + 1;
         switch (type)
         {
             case '+' or '-': return $"{type}{line}";
-            case ':' when Regex.IsMatch(line, "^[+-]?[0-9]{1,19}$", RegexOptions.CultureInvariant) && long.TryParse(line, NumberStyles.AllowLeadingSign, CultureInfo.InvariantCulture, out _): return $":{line}";
+            case ':' when Regex.IsMatch(line, "^[+-]?[0-9]{1,19}$", RegexOptions.CultureInvariant)
+                && long.TryParse(line, NumberStyles.AllowLeadingSign, CultureInfo.InvariantCulture, out _):
+                return $":{line}";
             case '(' when Regex.IsMatch(line, "^[+-]?[0-9]+$", RegexOptions.CultureInvariant): return $"({line}";
-            case ',' when line is "inf" or "-inf" or "nan" || Regex.IsMatch(line, @"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$", RegexOptions.CultureInvariant): return $",{line}";
+            case ',' when line is "inf" or "-inf" or "nan" || Regex.IsMatch(line,
+                @"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$", RegexOptions.CultureInvariant):
+                return $",{line}";
             case '#' when line is "t" or "f": return $"#{line}";
             case '_' when line.Length == 0: return "_";
             case '$' or '*' when line == "-1": return "_";
@@ -42,14 +48,17 @@ internal sealed class SlowRespReader(string text, int mostBulk)
         }
     }
 
-    private static int Count(string line) => Regex.IsMatch(line, "^[0-9]{1,9}$", RegexOptions.CultureInvariant) ? int.Parse(line, CultureInfo.InvariantCulture) : throw new FormatException(line);
+    private static int Count(string line) => Regex.IsMatch(line, "^[0-9]{1,9}$", RegexOptions.CultureInvariant)
+        ? int.Parse(line, CultureInfo.InvariantCulture)
+        : throw new FormatException(line);
 
     private string? Sized(char type, int length)
     {
         if (length > mostBulk) throw new FormatException("large");
         if (_at + length + 2 > text.Length) return null;
         string body = text.Substring(_at, length);
-        if (text.Substring(_at + length, 2) != "\r\n" || (type == '=' && (length < 4 || body[3] != ':'))) throw new FormatException("body");
+        if (text.Substring(_at + length, 2) != "\r\n" || (type == '=' && (length < 4 || body[3] != ':')))
+            throw new FormatException("body");
         _at += length + 2;
         return $"{(type == '!' ? '-' : type)}{body}";
     }
@@ -57,7 +66,8 @@ internal sealed class SlowRespReader(string text, int mostBulk)
     private string? Several(char type, int count, int depth)
     {
         _elements += count;
-        if (_elements > RespReader.MostElements || (count > 0 && depth == RespReader.MostDepth)) throw new FormatException("limit");
+        if (_elements > RespReader.MostElements || (count > 0 && depth == RespReader.MostDepth))
+            throw new FormatException("limit");
         StringBuilder all = new($"{type}[");
         for (int i = 0; i < count; i++)
         {

@@ -31,17 +31,20 @@ public sealed class CSharpCostTests : IDisposable
     // Because the user may keep it, there is one array per message, and nothing else.
     [Fact]
     public void A_message_costs_the_array_that_the_user_gets() =>
-        Assert.InRange(Cost.OfMessage(_server.Port, 1000), 1024, 1040); // 1000 bytes, the array header, and what the runtime allocates meanwhile
+        // 1000 bytes, the array header, and what the runtime allocates meanwhile
+        Assert.InRange(Cost.OfMessage(_server.Port, 1000), 1024, 1040);
 
     [Fact]
-    public void An_idle_connection_costs_less_than_four_KiB() => Assert.InRange(Cost.OfIdleConnection(_server.Port), 0, 4096);
+    public void An_idle_connection_costs_less_than_four_KiB() =>
+        Assert.InRange(Cost.OfIdleConnection(_server.Port), 0, 4096);
 
     [Fact]
     public void A_message_over_TLS_costs_the_array_that_the_user_gets()
     {
         using SslContext context = new(SslMethod.TLS);
         context.UseCertificateChainFile(FileOf("own.pem", SslTests.Certificate.ExportCertificatePem()));
-        using (ECDsa? key = SslTests.Certificate.GetECDsaPrivateKey()) context.UsePrivateKeyFile(FileOf("own.key", key!.ExportPkcs8PrivateKeyPem()), SslFileFormat.PEM);
+        using (ECDsa? key = SslTests.Certificate.GetECDsaPrivateKey())
+            context.UsePrivateKeyFile(FileOf("own.key", key!.ExportPkcs8PrivateKeyPem()), SslFileFormat.PEM);
         using SslEcho server = new(_service, context);
         Assert.True(server.Start());
         using Socket socket = Cost.Connect(server.Port);
@@ -64,7 +67,10 @@ public sealed class CSharpCostTests : IDisposable
     {
         using UdpEcho server = new(_service);
         Assert.True(server.Start());
-        using Socket socket = new(AddressFamily.InterNetwork, SocketType.Dgram, ProtocolType.Udp) { ReceiveTimeout = (int)Log.Patience.TotalMilliseconds };
+        using Socket socket = new(AddressFamily.InterNetwork, SocketType.Dgram, ProtocolType.Udp)
+        {
+            ReceiveTimeout = (int)Log.Patience.TotalMilliseconds
+        };
         socket.Connect(IPAddress.Loopback, server.Port);
         byte[] message = new byte[1000], answer = new byte[1000];
         Assert.InRange(
@@ -98,7 +104,8 @@ public sealed class CSharpCostTests : IDisposable
     {
         protected override void OnStarted() => ReceiveAsync();
 
-        protected override void OnReceived(UdpEndpoint endpoint, byte[] buffer, long size) => SendAsync(endpoint, buffer, 0, size);
+        protected override void OnReceived(UdpEndpoint endpoint, byte[] buffer, long size) =>
+            SendAsync(endpoint, buffer, 0, size);
 
         protected override void OnSent(UdpEndpoint endpoint, long sent) => ReceiveAsync();
     }

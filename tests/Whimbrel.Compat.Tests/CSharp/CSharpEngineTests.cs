@@ -37,8 +37,10 @@ public sealed class CSharpEngineTests
             Assert.True(asker.Disconnect());
         }
 
-        Assert.Equal(["client: connected True", "client: received stream", "client: received to all", "client: disconnected False"], clients.Lines.Where(static l => l != "client: empty").Take(4));
-        Assert.DoesNotContain(log.Lines.Concat(clients.Lines).Concat(datagrams.Lines), static l => l.Contains("error", StringComparison.Ordinal));
+        Assert.Equal(["client: connected True", "client: received stream", "client: received to all",
+            "client: disconnected False"], clients.Lines.Where(static l => l != "client: empty").Take(4));
+        Assert.DoesNotContain(log.Lines.Concat(clients.Lines).Concat(datagrams.Lines),
+            static l => l.Contains("error", StringComparison.Ordinal));
         Assert.True(service.Stop());
         Assert.False(server.IsStarted || echo.IsStarted);
     }

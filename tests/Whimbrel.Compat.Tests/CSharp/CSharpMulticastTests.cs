@@ -94,7 +94,8 @@ public sealed class CSharpMulticastTests
 
         Assert.Equal(Expected(100), Text(room.PeerOf(0), 1000));
         Assert.Equal(Expected(100), Text(room.PeerOf(2), 1000));
-        Assert.Equal(string.Concat(Enumerable.Range(0, 50).Select(static i => $"<{2 * i:D8}>")), Text(room.PeerOf(1), 500));
+        Assert.Equal(string.Concat(Enumerable.Range(0, 50).Select(static i => $"<{2 * i:D8}>")),
+            Text(room.PeerOf(1), 500));
     }
 
     [Fact]
@@ -110,7 +111,8 @@ public sealed class CSharpMulticastTests
             for (int i = 0; i < 20; i++)
             {
                 Assert.True(room.Server.Multicast(Message(i)));
-                foreach (int other in second) Assert.Equal(Expected(20).Substring(10 * i, 10), Text(room.PeerOf(other), 10));
+                foreach (int other in second)
+                    Assert.Equal(Expected(20).Substring(10 * i, 10), Text(room.PeerOf(other), 10));
             }
         }
 
@@ -168,7 +170,8 @@ public sealed class CSharpMulticastTests
 
         public Socket PeerOf(int session) => Peers[session];
 
-        public int LoopOf(int session) => Enumerable.Range(0, _service.Threads).First(i => ReferenceEquals(_service.Engine!.GetLoop(i), Sessions[session].Link.Bridge!.Loop));
+        public int LoopOf(int session) => Enumerable.Range(0, _service.Threads)
+            .First(i => ReferenceEquals(_service.Engine!.GetLoop(i), Sessions[session].Link.Bridge!.Loop));
 
         public void Restart(int sessions)
         {

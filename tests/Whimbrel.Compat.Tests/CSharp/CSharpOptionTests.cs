@@ -35,7 +35,8 @@ public sealed class CSharpOptionTests : IDisposable
 
         protected override void OnStarted() => ReceiveAsync();
 
-        protected override void OnReceived(UdpEndpoint endpoint, byte[] buffer, long size) => SendAsync(endpoint, buffer);
+        protected override void OnReceived(UdpEndpoint endpoint, byte[] buffer, long size) =>
+            SendAsync(endpoint, buffer);
 
         protected override void OnSent(UdpEndpoint endpoint, long sent) => ReceiveAsync();
 
@@ -57,7 +58,8 @@ public sealed class CSharpOptionTests : IDisposable
         using TcpEndpoint tcp = new(address, server.Port);
         using UdpEndpoint udp = new(address, echo.Port);
         using RecordingClient client = new(_service, _log, address, server.Port);
-        Assert.Equal($"{(address.Contains(':', StringComparison.Ordinal) ? $"[{address}]" : address)}:{server.Port}", new TcpEndpoint(tcp).ToString());
+        Assert.Equal($"{(address.Contains(':', StringComparison.Ordinal) ? $"[{address}]" : address)}:{server.Port}",
+            new TcpEndpoint(tcp).ToString());
         Assert.True(client.ConnectAsync());
         _log.Until("client: connected True");
         Assert.True(client.SendAsync("stream"));
@@ -84,14 +86,16 @@ public sealed class CSharpOptionTests : IDisposable
         first.SetupReusePort(true);
         first.SetupReuseAddress(true);
         Assert.True(first.OptionReusePort && first.OptionReuseAddress && first.Start());
-        using AnyServer second = new(_service, new TcpEndpoint("127.0.0.1", first.Port)), third = new(_service, new TcpEndpoint("127.0.0.1", first.Port));
+        using AnyServer second = new(_service, new TcpEndpoint("127.0.0.1", first.Port)),
+            third = new(_service, new TcpEndpoint("127.0.0.1", first.Port));
         second.SetupReusePort(true);
         Assert.True(second.Start());
         Assert.False(third.Start());
         using AnyEcho one = new(_service, new UdpEndpoint("127.0.0.1", 0));
         one.SetupReusePort(true);
         Assert.True(one.OptionReusePort && one.Start());
-        using AnyEcho two = new(_service, new UdpEndpoint("127.0.0.1", one.Port)), three = new(_service, new UdpEndpoint("127.0.0.1", one.Port));
+        using AnyEcho two = new(_service, new UdpEndpoint("127.0.0.1", one.Port)),
+            three = new(_service, new UdpEndpoint("127.0.0.1", one.Port));
         two.SetupReusePort(true);
         Assert.True(two.Start());
         Assert.False(three.Start());
@@ -103,13 +107,15 @@ public sealed class CSharpOptionTests : IDisposable
     public void Options_return_the_set_values_and_start_with_the_original_defaults()
     {
         using AnyServer server = new(_service, new TcpEndpoint("127.0.0.1", 0));
-        Assert.False(server.OptionKeepAlive || server.OptionNoDelay || server.OptionReuseAddress || server.OptionReusePort);
+        Assert.False(server.OptionKeepAlive || server.OptionNoDelay || server.OptionReuseAddress
+            || server.OptionReusePort);
         server.SetupKeepAlive(true);
         server.SetupNoDelay(true);
         Assert.True(server.OptionKeepAlive && server.OptionNoDelay);
         Assert.True(server.Start());
         using RecordingClient client = new(_service, _log, "127.0.0.1", server.Port);
-        Assert.Equal((8192, 0, 8192, 0), (client.OptionReceiveBufferSize, client.OptionReceiveBufferLimit, client.OptionSendBufferSize, client.OptionSendBufferLimit));
+        Assert.Equal((8192, 0, 8192, 0), (client.OptionReceiveBufferSize, client.OptionReceiveBufferLimit,
+            client.OptionSendBufferSize, client.OptionSendBufferLimit));
         client.SetupKeepAlive(true);
         client.SetupNoDelay(false);
         client.SetupSendBufferSize(1000);
@@ -121,7 +127,8 @@ public sealed class CSharpOptionTests : IDisposable
         echo.SetupSendBufferSize(2);
         echo.SetupSendBufferLimit(3);
         echo.SetupReceiveBufferLimit(4);
-        Assert.Equal((1, 2, 3, 4), (echo.OptionReceiveBufferSize, echo.OptionSendBufferSize, echo.OptionSendBufferLimit, echo.OptionReceiveBufferLimit));
+        Assert.Equal((1, 2, 3, 4), (echo.OptionReceiveBufferSize, echo.OptionSendBufferSize, echo.OptionSendBufferLimit,
+            echo.OptionReceiveBufferLimit));
 
         string Ask(string text)
         {

@@ -48,15 +48,20 @@ public sealed class CSharpSemanticsTests : IDisposable
         byte[] bytes = new byte[4];
         TimeSpan second = TimeSpan.FromSeconds(1);
         using RecordingClient client = new(_service, _clients, "127.0.0.1", 1);
-        Assert.False(client.Disconnect() || client.DisconnectAsync() || client.Reconnect() || client.ReconnectAsync() || client.SendAsync(bytes) || client.SendAsync("") || client.IsConnected);
-        Assert.Equal(0, client.Send(bytes) + client.Send(bytes, second) + client.Send("x", second) + client.Send(bytes, 1, 2, second) + client.Receive(bytes) + client.Receive(bytes, second));
+        Assert.False(client.Disconnect() || client.DisconnectAsync() || client.Reconnect() || client.ReconnectAsync()
+            || client.SendAsync(bytes) || client.SendAsync("") || client.IsConnected);
+        Assert.Equal(0, client.Send(bytes) + client.Send(bytes, second) + client.Send("x", second) + client.Send(bytes,
+            1, 2, second) + client.Receive(bytes) + client.Receive(bytes, second));
         Assert.Equal("", client.Receive(4) + client.Receive(4, second));
         client.ReceiveAsync();
-        Assert.False(_server.Stop() || _server.Restart() || _server.DisconnectAll() || _server.Multicast(bytes) || _server.Multicast(bytes, 1, 2) || _server.Multicast("x"));
+        Assert.False(_server.Stop() || _server.Restart() || _server.DisconnectAll() || _server.Multicast(bytes)
+            || _server.Multicast(bytes, 1, 2) || _server.Multicast("x"));
         Assert.Null(_server.FindSession("nobody"));
-        Assert.Equal((0, 0, 0, 0), (_server.ConnectedSessions, _server.BytesPending, _server.BytesSent, _server.BytesReceived));
+        Assert.Equal((0, 0, 0, 0),
+            (_server.ConnectedSessions, _server.BytesPending, _server.BytesSent, _server.BytesReceived));
         TcpSession session = new(_server);
-        Assert.False(session.Disconnect() || session.DisconnectAsync() || session.SendAsync("x") || session.IsConnected);
+        Assert.False(session.Disconnect() || session.DisconnectAsync() || session.SendAsync("x")
+            || session.IsConnected);
         Assert.Equal(0, session.Send("x") + session.Receive(bytes));
         Assert.Empty(_clients.Lines);
         Assert.Empty(_log.Lines);
@@ -121,10 +126,14 @@ public sealed class CSharpSemanticsTests : IDisposable
             Log.Until(() => client.BytesReceived == 4 * 200 * 6, "all messages");
             Log.Until(() => Text(log).Length == 4 * 200 * 6, "all callbacks");
             string[] messages = Text(log).Split(['<', '>'], StringSplitOptions.RemoveEmptyEntries);
-            for (int t = 0; t < 4; t++) Assert.Equal(Enumerable.Range(0, 200).Select(static i => $"{i:D3}"), messages.Where(m => m[0] == '0' + t).Select(static m => m[1..]));
+            for (int t = 0; t < 4; t++)
+                Assert.Equal(Enumerable.Range(0, 200).Select(static i => $"{i:D3}"),
+                    messages.Where(m => m[0] == '0' + t).Select(static m => m[1..]));
         }
 
-        static string Text(Log log) => string.Concat(log.Lines.Where(static l => l.StartsWith("client: received ", StringComparison.Ordinal)).Select(static l => l[17..]));
+        static string Text(Log log) =>
+            string.Concat(log.Lines.Where(static l => l.StartsWith("client: received ", StringComparison.Ordinal))
+                .Select(static l => l[17..]));
     }
 
     // 6: DisconnectAll ends all current sessions, and the server continues.
@@ -191,7 +200,8 @@ public sealed class CSharpSemanticsTests : IDisposable
         using ManualResetEventSlim goOn = new();
         using BlockingServer server = new(_service, _log, goOn);
         Assert.True(server.Start());
-        using RecordingClient one = new(_service, new Log(), "127.0.0.1", server.Port), two = new(_service, _clients, "127.0.0.1", server.Port);
+        using RecordingClient one = new(_service, new Log(), "127.0.0.1", server.Port),
+            two = new(_service, _clients, "127.0.0.1", server.Port);
         one.AtConnected = static c => c.SendAsync("block");
         Assert.True(one.ConnectAsync());
         _log.Until("blocks");
@@ -234,7 +244,11 @@ public sealed class CSharpSemanticsTests : IDisposable
     {
         using CountingServer server = new(_service);
         Assert.True(server.Start());
-        RecordingClient[] clients = [.. Enumerable.Range(0, 20).Select(_ => new RecordingClient(_service, new Log(), "127.0.0.1", server.Port) { AtConnected = static c => c.SendAsync("12345") })];
+        RecordingClient[] clients = [.. Enumerable.Range(0, 20)
+            .Select(_ => new RecordingClient(_service, new Log(), "127.0.0.1", server.Port)
+            {
+                AtConnected = static c => c.SendAsync("12345")
+            })];
         foreach (RecordingClient client in clients) Assert.True(client.ConnectAsync());
         Log.Until(() => clients.All(static c => c.BytesReceived == 5), "all echoes");
 
@@ -257,7 +271,10 @@ public sealed class CSharpSemanticsTests : IDisposable
         const int Many = 3 * 1024 * 1024;
         using LastWordsServer server = new(_service, new byte[Many], waits);
         Assert.True(server.Start());
-        using Socket plain = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { ReceiveTimeout = (int)Log.Patience.TotalMilliseconds };
+        using Socket plain = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp)
+        {
+            ReceiveTimeout = (int)Log.Patience.TotalMilliseconds
+        };
         plain.Connect(IPAddress.Loopback, server.Port);
         byte[] buffer = new byte[64 * 1024];
         int total = 0;
@@ -346,7 +363,8 @@ public sealed class CSharpSemanticsTests : IDisposable
         const int Limit = 64 * 1024, Size = 4096, Messages = 4000;
         using HoldingServer server = new(_service, Limit);
         Assert.True(server.Start());
-        using Socket deaf = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { ReceiveBufferSize = 64 * 1024 };
+        using Socket deaf =
+            new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { ReceiveBufferSize = 64 * 1024 };
         deaf.Connect(IPAddress.Loopback, server.Port);
         Log.Until(() => server.Told == 1, "the one that never reads");
         using CountingClient client = new(_service, server.Port);
@@ -383,11 +401,13 @@ public sealed class CSharpSemanticsTests : IDisposable
         _clients.Until("client: disconnected False", 3);
         using UdpEcho udp = new(_service, _log);
         UdpEndpoint endpoint = new(IPAddress.Loopback.ToString(), 9);
-        Assert.False(udp.MulticastSync("x") || udp.MulticastAsync("x") || udp.SendSync(endpoint, "x") || udp.SendAsync(endpoint, "x"));
+        Assert.False(udp.MulticastSync("x") || udp.MulticastAsync("x") || udp.SendSync(endpoint, "x")
+            || udp.SendAsync(endpoint, "x"));
         Assert.Equal(0, udp.Multicast("x") + udp.Send(endpoint, "x"));
     }
 
-    private sealed class BlockingServer(Service service, Log log, ManualResetEventSlim goOn) : TcpServer(service, "127.0.0.1", 0)
+    private sealed class BlockingServer(Service service, Log log, ManualResetEventSlim goOn)
+        : TcpServer(service, "127.0.0.1", 0)
     {
         protected override TcpSession CreateSession() => new BlockingSession(this, log, goOn);
     }

@@ -23,7 +23,8 @@ public sealed class CSharpSslTests : IDisposable
         Directory.Delete(_folder, recursive: true);
     }
 
-    private sealed class EchoServer(Service service, SslContext context, Log log) : SslServer(service, context, "127.0.0.1", 0)
+    private sealed class EchoServer(Service service, SslContext context, Log log)
+        : SslServer(service, context, "127.0.0.1", 0)
     {
         protected override SslSession CreateSession() => new EchoSession(this, log);
 
@@ -36,14 +37,16 @@ public sealed class CSharpSslTests : IDisposable
 
     private sealed class EchoSession(SslServer server, Log log) : SslSession(server)
     {
-        protected override void OnConnected() => log.Add($"session: connected {IsConnected} {IsHandshaked} {SendAsync("early")}");
+        protected override void OnConnected() =>
+            log.Add($"session: connected {IsConnected} {IsHandshaked} {SendAsync("early")}");
 
         protected override void OnHandshaked() => log.Add($"session: handshaked {IsHandshaked}");
 
         protected override void OnReceived(byte[] buffer, long size) => SendAsync(buffer);
     }
 
-    private sealed class Asker(Service service, SslContext context, int port, Log log, string address = "127.0.0.1") : SslClient(service, context, address, port)
+    private sealed class Asker(Service service, SslContext context, int port, Log log, string address = "127.0.0.1")
+        : SslClient(service, context, address, port)
     {
         protected override void OnConnected() => log.Add("client: connected");
 
@@ -53,7 +56,8 @@ public sealed class CSharpSslTests : IDisposable
 
         protected override void OnReceived(byte[] buffer, long size) => log.Add($"client: received {size}");
 
-        protected override void OnError(int error, string category, string message) => log.Add($"client: error {error} {category}");
+        protected override void OnError(int error, string category, string message) =>
+            log.Add($"client: error {error} {category}");
     }
 
     /// <summary>Writes NAME.pem and NAME.key, encrypted with the password.</summary>
@@ -62,9 +66,11 @@ public sealed class CSharpSslTests : IDisposable
         using RSA key = RSA.Create(2048);
         CertificateRequest request = new("CN=" + name, key, HashAlgorithmName.SHA256, RSASignaturePadding.Pkcs1);
         request.CertificateExtensions.Add(new X509BasicConstraintsExtension(true, false, 0, true));
-        using X509Certificate2 certificate = request.CreateSelfSigned(DateTimeOffset.UtcNow.AddDays(-1), DateTimeOffset.UtcNow.AddDays(1));
+        using X509Certificate2 certificate = request.CreateSelfSigned(DateTimeOffset.UtcNow.AddDays(-1),
+            DateTimeOffset.UtcNow.AddDays(1));
         File.WriteAllText(FileOf(name + ".pem"), certificate.ExportCertificatePem());
-        File.WriteAllText(FileOf(name + ".key"), key.ExportEncryptedPkcs8PrivateKeyPem(password, new PbeParameters(PbeEncryptionAlgorithm.Aes256Cbc, HashAlgorithmName.SHA256, 1000)));
+        File.WriteAllText(FileOf(name + ".key"), key.ExportEncryptedPkcs8PrivateKeyPem(password,
+            new PbeParameters(PbeEncryptionAlgorithm.Aes256Cbc, HashAlgorithmName.SHA256, 1000)));
         File.WriteAllBytes(FileOf(name + ".der"), key.ExportPkcs8PrivateKey());
     }
 
@@ -103,8 +109,10 @@ public sealed class CSharpSslTests : IDisposable
         Assert.True(client.IsHandshaked);
         Assert.True(client.Disconnect());
         _log.Until("server: disconnected");
-        Assert.Equal(["client: connected", "client: handshaked True", "client: received 5", "client: disconnected"], log.Lines);
-        Assert.Equal(["session: connected True False False", "server: connected", "session: handshaked True", "server: handshaked", "server: disconnected"], _log.Lines);
+        Assert.Equal(["client: connected", "client: handshaked True", "client: received 5", "client: disconnected"],
+            log.Lines);
+        Assert.Equal(["session: connected True False False", "server: connected", "session: handshaked True",
+            "server: handshaked", "server: disconnected"], _log.Lines);
     }
 
     [Fact]
@@ -131,12 +139,14 @@ public sealed class CSharpSslTests : IDisposable
         Assert.Contains("call SetPassword before", Refused(), StringComparison.Ordinal);
         context.SetPassword("wrong");
         Assert.Contains("server.key cannot be opened with the password", Refused(), StringComparison.Ordinal);
-        Assert.Contains("server.pem has no private key. Create one: whimbrel certs", Refused("server.pem"), StringComparison.Ordinal);
+        Assert.Contains("server.pem has no private key. Create one: whimbrel certs", Refused("server.pem"),
+            StringComparison.Ordinal);
         context.UsePrivateKeyFile(FileOf("server.der"), SslFileFormat.ASN1);
         using EchoServer server = new(_service, context, _log);
         Assert.True(server.Start());
 
-        string Refused(string key = "server.key") => Assert.Throws<CryptographicException>(() => context.UsePrivateKeyFile(FileOf(key), SslFileFormat.PEM)).Message;
+        string Refused(string key = "server.key") => Assert
+            .Throws<CryptographicException>(() => context.UsePrivateKeyFile(FileOf(key), SslFileFormat.PEM)).Message;
     }
 
     // C5: in the original, a disconnect waited without a limit for the peer's close_notify.
@@ -148,7 +158,8 @@ public sealed class CSharpSslTests : IDisposable
         using Socket plain = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
         plain.Connect(IPAddress.Loopback, server.Port);
         using NetworkStream stream = new(plain);
-        using SslStream tls = new(stream, leaveInnerStreamOpen: true, static (_, certificate, _, _) => certificate is not null);
+        using SslStream tls = new(stream, leaveInnerStreamOpen: true,
+            static (_, certificate, _, _) => certificate is not null);
         tls.AuthenticateAsClient("server");
         _log.Until("server: handshaked");
         long start = Environment.TickCount64;
@@ -164,10 +175,12 @@ public sealed class CSharpSslTests : IDisposable
     public async Task A_client_that_connects_to_a_name_sends_it()
     {
         MakeCertificate("server", "qwerty");
-        using X509Certificate2 certificate = X509Certificate2.CreateFromEncryptedPemFile(FileOf("server.pem"), "qwerty", FileOf("server.key"));
+        using X509Certificate2 certificate = X509Certificate2.CreateFromEncryptedPemFile(FileOf("server.pem"), "qwerty",
+            FileOf("server.key"));
         using TcpListener listener = new(IPAddress.Loopback, 0);
         listener.Start();
-        using Asker client = new(_service, ClientContext(FileOf("server.pem")), ((IPEndPoint)listener.LocalEndpoint).Port, new Log(), "localhost");
+        using Asker client = new(_service, ClientContext(FileOf("server.pem")),
+            ((IPEndPoint)listener.LocalEndpoint).Port, new Log(), "localhost");
         using CSharpServer.TcpResolver resolver = new(_service);
         Assert.True(client.ConnectAsync(resolver));
         using Socket accepted = await listener.AcceptSocketAsync(TestContext.Current.CancellationToken);
@@ -224,5 +237,6 @@ public sealed class CSharpSslTests : IDisposable
     }
 
     [Fact]
-    public void Versions_that_are_broken_are_refused() => Assert.Throws<NotSupportedException>(() => new SslContext(SslMethod.SSLV3));
+    public void Versions_that_are_broken_are_refused() =>
+        Assert.Throws<NotSupportedException>(() => new SslContext(SslMethod.SSLV3));
 }

@@ -44,9 +44,11 @@ public sealed class CSharpTcpTests : IDisposable
         Assert.True(_server.Stop());
         Assert.False(_server.Stop());
         Assert.Equal(
-            ["started True", "session: connected True True", "server: connected", "session: received hello", "session: disconnected False False", "server: disconnected", "stopped False 0"],
+            ["started True", "session: connected True True", "server: connected", "session: received hello",
+                "session: disconnected False False", "server: disconnected", "stopped False 0"],
             _log.Lines);
-        Assert.Equal(["client: connected True", "client: received hello", "client: disconnected False"], _clients.Lines.Where(static l => l != "client: empty"));
+        Assert.Equal(["client: connected True", "client: received hello", "client: disconnected False"],
+            _clients.Lines.Where(static l => l != "client: empty"));
         Assert.Equal((5, 5), (client.BytesSent, client.BytesReceived));
     }
 
@@ -80,7 +82,8 @@ public sealed class CSharpTcpTests : IDisposable
         };
         Assert.True(client.ConnectAsync());
         _clients.Until("client: disconnected False", 3);
-        Assert.Equal(["client: disconnected False", "client: disconnected False", "client: disconnected False"], _clients.Lines);
+        Assert.Equal(["client: disconnected False", "client: disconnected False", "client: disconnected False"],
+            _clients.Lines);
     }
 
     [Fact]

@@ -48,10 +48,13 @@ public sealed class CSharpUdpTests : IDisposable
         Assert.True(_server.Stop());
         Assert.False(_server.Stop());
         Assert.Equal(["server: started True", "server: stopped False"], _log.Lines);
-        Assert.Equal(["client: connected True", "client: disconnected False False"], _clients.Lines.Where(static l => l.Contains("connected", StringComparison.Ordinal)));
+        Assert.Equal(["client: connected True", "client: disconnected False False"],
+            _clients.Lines.Where(static l => l.Contains("connected", StringComparison.Ordinal)));
         Assert.Equal(client.Id, client.Id.ToLowerInvariant());
-        Assert.Equal((5, 5, 1, 1), (client.BytesSent, client.BytesReceived, client.DatagramsSent, client.DatagramsReceived));
-        Assert.Equal((5, 5, 1, 1), (_server.BytesSent, _server.BytesReceived, _server.DatagramsSent, _server.DatagramsReceived));
+        Assert.Equal((5, 5, 1, 1),
+            (client.BytesSent, client.BytesReceived, client.DatagramsSent, client.DatagramsReceived));
+        Assert.Equal((5, 5, 1, 1),
+            (_server.BytesSent, _server.BytesReceived, _server.DatagramsSent, _server.DatagramsReceived));
         Assert.Equal(0, client.BytesPending);
     }
 
@@ -63,14 +66,19 @@ public sealed class CSharpUdpTests : IDisposable
         using UdpAsker client = new(_service, _clients, "127.0.0.1", 1);
         UdpEndpoint peer = new("127.0.0.1", 1);
         byte[] bytes = new byte[4];
-        Assert.False(client.Disconnect() || client.Reconnect() || client.DisconnectAsync() || client.ReconnectAsync() || client.IsConnected);
-        Assert.False(client.SendAsync("x") || client.SendAsync("") || client.SendAsync(peer, "x") || client.SendSync(peer, bytes));
-        Assert.Equal(0, client.Send("x") + client.Send(bytes, TimeSpan.FromSeconds(1)) + client.SendSync("x") + client.Send(peer, bytes, 1, 2) + client.Receive(peer, bytes));
+        Assert.False(client.Disconnect() || client.Reconnect() || client.DisconnectAsync() || client.ReconnectAsync()
+            || client.IsConnected);
+        Assert.False(client.SendAsync("x") || client.SendAsync("") || client.SendAsync(peer, "x")
+            || client.SendSync(peer, bytes));
+        Assert.Equal(0, client.Send("x") + client.Send(bytes, TimeSpan.FromSeconds(1)) + client.SendSync("x")
+            + client.Send(peer, bytes, 1, 2) + client.Receive(peer, bytes));
         client.ReceiveAsync();
         client.JoinMulticastGroup(Group);
         client.LeaveMulticastGroupAsync(Group);
-        Assert.False(_server.Stop() || _server.Restart() || _server.IsStarted || _server.SendAsync(peer, "") || _server.MulticastAsync("x") || _server.MulticastSync("x"));
-        Assert.Equal(0, _server.Multicast("x") + _server.Multicast(bytes, TimeSpan.Zero) + _server.Receive(peer, bytes, 0, 4, TimeSpan.FromSeconds(1)));
+        Assert.False(_server.Stop() || _server.Restart() || _server.IsStarted || _server.SendAsync(peer, "")
+            || _server.MulticastAsync("x") || _server.MulticastSync("x"));
+        Assert.Equal(0, _server.Multicast("x") + _server.Multicast(bytes, TimeSpan.Zero) + _server.Receive(peer, bytes,
+            0, 4, TimeSpan.FromSeconds(1)));
         Assert.Equal("", _server.Receive(peer, 4));
         Assert.True(_server.Start());
         Assert.Equal(0, _server.Send(peer, "") + _server.Multicast("without a group"));
@@ -115,7 +123,8 @@ public sealed class CSharpUdpTests : IDisposable
         Assert.Equal(0, client.Receive(peer, buffer, TimeSpan.FromMilliseconds(20)));
         Assert.True(client.IsConnected);
         // Both are reported as well, and an unfetched datagram stays queued.
-        Assert.Equal(["client: received one", "client: received two"], _clients.Lines.Where(static l => l.Contains("received", StringComparison.Ordinal)));
+        Assert.Equal(["client: received one", "client: received two"],
+            _clients.Lines.Where(static l => l.Contains("received", StringComparison.Ordinal)));
         Assert.True(client.SendSync(peer, "three"));
         client.ReceiveAsync();
         client.ReceiveAsync();
@@ -159,7 +168,8 @@ public sealed class CSharpUdpTests : IDisposable
         Log.Until(() => client.BytesReceived == 60_007, "the long one");
         _clients.Until("client: sent 60000");
         Assert.Equal(1, _clients.Count("client: error 90 system"));
-        Assert.Equal(["client: sent 3", "client: sent 4", "client: sent 60000"], _clients.Lines.Where(static l => l.Contains("sent", StringComparison.Ordinal)));
+        Assert.Equal(["client: sent 3", "client: sent 4", "client: sent 60000"],
+            _clients.Lines.Where(static l => l.Contains("sent", StringComparison.Ordinal)));
         Assert.True(client.IsConnected);
     }
 
@@ -225,7 +235,8 @@ public sealed class CSharpUdpTests : IDisposable
         Assert.True(client.Disconnect());
         string[] told = [.. _clients.Lines.Where(static l => l.Contains("connected", StringComparison.Ordinal))];
         Assert.Equal(8, told.Length);
-        for (int i = 0; i < told.Length; i++) Assert.Equal(i % 2 == 0 ? "client: connected True" : "client: disconnected False False", told[i]);
+        for (int i = 0; i < told.Length; i++)
+            Assert.Equal(i % 2 == 0 ? "client: connected True" : "client: disconnected False False", told[i]);
     }
 
     // 5: a name needs a resolver, and a failure is reported as an error and as disconnected only.
@@ -248,7 +259,8 @@ public sealed class CSharpUdpTests : IDisposable
         Assert.Equal("no such scheme", scheme.Scheme);
         Assert.False(scheme.Connect(resolver));
         Assert.Equal(1, _clients.Count("client: error -8 asio.addrinfo"));
-        using UdpAsker known = new(_service, _clients, "127.0.0.1", _server.Port.ToString(CultureInfo.InvariantCulture));
+        using UdpAsker known = new(_service, _clients, "127.0.0.1",
+            _server.Port.ToString(CultureInfo.InvariantCulture));
         Assert.True(known.Connect(resolver));
         Assert.Equal(2, known.Send("hi"));
         _clients.Until("client: received hi");
@@ -304,7 +316,8 @@ public sealed class CSharpUdpTests : IDisposable
         Assert.True(_server.IsStarted);
         _clients.Until("client: connected True");
         Assert.True(_service.Restart());
-        Assert.False(_server.IsStarted || client.IsConnected || client.SendAsync("x") || _server.Stop() || client.Disconnect());
+        Assert.False(_server.IsStarted || client.IsConnected || client.SendAsync("x") || _server.Stop()
+            || client.Disconnect());
         Assert.True(_server.Start());
         using UdpAsker second = Client();
         Assert.True(second.Connect() && client.Connect());
@@ -333,7 +346,8 @@ public sealed class CSharpUdpTests : IDisposable
         Assert.True(first.ConnectAsync());
         Assert.True(second.Connect());
         Log.Until(() => _clients.Lines.Length > 1 && _log.Lines.Length > 1, "both to be members");
-        Assert.SkipWhen(_clients.Count("client: error 19 system") + _clients.Count("client: error 101 system") > 0, "This machine routes no multicast.");
+        Assert.SkipWhen(_clients.Count("client: error 19 system") + _clients.Count("client: error 101 system") > 0,
+            "This machine routes no multicast.");
         _clients.Until("client: joined " + Group);
         _log.Until("client: joined " + Group);
         Assert.Throws<FormatException>(() => first.JoinMulticastGroup("no address"));
@@ -421,7 +435,8 @@ public sealed class CSharpUdpTests : IDisposable
         Assert.True(entered.Wait(Log.Patience));
         UdpEndpoint peer = _server.Peers[0];
         int taken = 0;
-        while (taken <= Limit && _server.Send(peer, "x", TimeSpan.FromMilliseconds(taken < Limit ? 10_000 : 20)) == 1) taken++;
+        while (taken <= Limit && _server.Send(peer, "x", TimeSpan.FromMilliseconds(taken < Limit ? 10_000 : 20)) == 1)
+            taken++;
         Assert.Equal(Limit, taken);
         Assert.False(_server.SendAsync(peer, "x"));
         goOn.Set();

@@ -27,16 +27,19 @@ internal sealed class RecordingServer(Service service, Log log, int port = 0) : 
 
     protected override void OnDisconnected(TcpSession session) => log.Add("server: disconnected");
 
-    protected override void OnError(int error, string category, string message) => log.Add($"server: error {error} {category}");
+    protected override void OnError(int error, string category, string message) =>
+        log.Add($"server: error {error} {category}");
 }
 
 internal sealed class RecordingSession(RecordingServer server) : TcpSession(server)
 {
     internal byte[]? Last { get; private set; }
 
-    protected override void OnConnected() => server.Log.Add($"session: connected {IsConnected} {ReferenceEquals(Server.FindSession(Id), this)}");
+    protected override void OnConnected() =>
+        server.Log.Add($"session: connected {IsConnected} {ReferenceEquals(Server.FindSession(Id), this)}");
 
-    protected override void OnDisconnected() => server.Log.Add($"session: disconnected {IsConnected} {SendAsync("late")}");
+    protected override void OnDisconnected() =>
+        server.Log.Add($"session: disconnected {IsConnected} {SendAsync("late")}");
 
     protected override void OnReceived(byte[] buffer, long size)
     {
@@ -51,10 +54,12 @@ internal sealed class RecordingSession(RecordingServer server) : TcpSession(serv
 
     protected override bool OnSending(long size) => !server.Refuses;
 
-    protected override void OnError(int error, string category, string message) => server.Log.Add($"session: error {error} {category}");
+    protected override void OnError(int error, string category, string message) =>
+        server.Log.Add($"session: error {error} {category}");
 }
 
-internal sealed class RecordingClient(Service service, Log log, string address, int port) : TcpClient(service, address, port)
+internal sealed class RecordingClient(Service service, Log log, string address, int port)
+    : TcpClient(service, address, port)
 {
     internal Action<RecordingClient>? AtConnected { get; set; }
 
@@ -72,9 +77,11 @@ internal sealed class RecordingClient(Service service, Log log, string address, 
         AtDisconnected?.Invoke(this);
     }
 
-    protected override void OnReceived(byte[] buffer, long size) => log.Add("client: received " + Encoding.UTF8.GetString(buffer, 0, (int)size));
+    protected override void OnReceived(byte[] buffer, long size) =>
+        log.Add("client: received " + Encoding.UTF8.GetString(buffer, 0, (int)size));
 
     protected override void OnEmpty() => log.Add("client: empty");
 
-    protected override void OnError(int error, string category, string message) => log.Add($"client: error {error} {category}");
+    protected override void OnError(int error, string category, string message) =>
+        log.Add($"client: error {error} {category}");
 }

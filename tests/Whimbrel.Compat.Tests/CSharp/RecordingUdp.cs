@@ -5,7 +5,8 @@ using Whimbrel.Compat.Tests.Connections;
 namespace Whimbrel.Compat.Tests.CSharp;
 
 // Programs as users write them: they use the old API only.
-internal sealed class UdpEcho(Service service, Log log, string address = "127.0.0.1", int port = 0) : UdpServer(service, address, port)
+internal sealed class UdpEcho(Service service, Log log, string address = "127.0.0.1", int port = 0)
+    : UdpServer(service, address, port)
 {
     internal Action<UdpEcho, UdpEndpoint, string>? AtReceived { get; set; }
 
@@ -35,7 +36,8 @@ internal sealed class UdpEcho(Service service, Log log, string address = "127.0.
         ReceiveAsync();
     }
 
-    protected override void OnError(int error, string category, string message) => log.Add($"server: error {error} {category}");
+    protected override void OnError(int error, string category, string message) =>
+        log.Add($"server: error {error} {category}");
 }
 
 internal sealed class UdpAsker : UdpClient
@@ -79,5 +81,6 @@ internal sealed class UdpAsker : UdpClient
 
     protected override void OnSent(UdpEndpoint endpoint, long sent) => _log.Add($"client: sent {sent}");
 
-    protected override void OnError(int error, string category, string message) => _log.Add($"client: error {error} {category}");
+    protected override void OnError(int error, string category, string message) =>
+        _log.Add($"client: error {error} {category}");
 }

@@ -19,7 +19,8 @@ public sealed class ServiceTests
         Assert.False(service.Start());
         Assert.True(service.Stop());
         Assert.False(service.Stop());
-        Assert.Equal(["thread begins", "thread begins", "started True", "stopped False", "thread ends", "thread ends"], log.Lines);
+        Assert.Equal(["thread begins", "thread begins", "started True", "stopped False", "thread ends", "thread ends"],
+            log.Lines);
     }
 
     [Fact]
@@ -31,7 +32,8 @@ public sealed class ServiceTests
         Assert.True(service.Start());
         Assert.True(service.Restart());
         Assert.True(service.IsStarted);
-        Assert.Equal(["thread begins", "started True", "stopped False", "thread ends", "thread begins", "started True"], log.Lines);
+        Assert.Equal(["thread begins", "started True", "stopped False", "thread ends", "thread begins", "started True"],
+            log.Lines);
     }
 
     [Fact]
@@ -50,12 +52,14 @@ public sealed class ServiceTests
     }
 
     [Fact]
-    public void A_service_without_a_thread_is_refused() => Assert.Throws<ArgumentOutOfRangeException>(() => new Service(0));
+    public void A_service_without_a_thread_is_refused() =>
+        Assert.Throws<ArgumentOutOfRangeException>(() => new Service(0));
 
     [Theory]
     [InlineData(512, "512 bytes")]
     [InlineData(15 * 1024 * 1024 + 1000 * 1024, "15.1000 MiB")]
-    public void Sizes_are_as_they_were(double bytes, string text) => Assert.Equal(text, Service.GenerateDataSize(bytes));
+    public void Sizes_are_as_they_were(double bytes, string text) =>
+        Assert.Equal(text, Service.GenerateDataSize(bytes));
 
     [Theory]
     [InlineData(SocketError.AddressAlreadyInUse, 98, "system", "Address already in use")]
@@ -64,7 +68,8 @@ public sealed class ServiceTests
     [InlineData(SocketError.TypeNotFound, -8, "asio.addrinfo", "Service not found")]
     [InlineData(SocketError.Disconnecting, 2, "asio.misc", "End of file")]
     [InlineData(SocketError.SocketError, -1, "whimbrel.callback", "A callback threw")]
-    public void Errors_have_the_numbers_and_categories_of_asio(SocketError error, int code, string category, string message)
+    public void Errors_have_the_numbers_and_categories_of_asio(SocketError error, int code, string category,
+        string message)
     {
         AsioError asio = AsioError.Of(error);
         Assert.Equal((code, category), (asio.Code, asio.Category));

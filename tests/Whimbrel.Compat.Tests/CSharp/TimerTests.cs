@@ -16,7 +16,8 @@ public sealed class TimerTests
             AtTimer?.Invoke();
         }
 
-        protected override void OnError(int error, string category, string message) => log.Add($"error {category} {message}");
+        protected override void OnError(int error, string category, string message) =>
+            log.Add($"error {category} {message}");
     }
 
     [Fact]
@@ -90,7 +91,8 @@ public sealed class TimerTests
         Log log = new();
         using Service service = new();
         Assert.True(service.Start());
-        using RecordingTimer timer = new(service, log) { AtTimer = () => throw new InvalidOperationException("of the user") };
+        using RecordingTimer timer =
+            new(service, log) { AtTimer = () => throw new InvalidOperationException("of the user") };
         timer.Setup(TimeSpan.Zero);
         timer.WaitAsync();
         log.Until("error whimbrel.callback of the user");

@@ -87,7 +87,8 @@ public sealed class BulkTests
 
         internal Echo? Session { get; private set; }
 
-        protected override TcpSession CreateSession() => Session = new Echo(this, limit == 0) { OptionReceiveBufferLimit = limit };
+        protected override TcpSession CreateSession() =>
+            Session = new Echo(this, limit == 0) { OptionReceiveBufferLimit = limit };
     }
 
     private sealed class Echo(TcpServer server, bool answers) : TcpSession(server)

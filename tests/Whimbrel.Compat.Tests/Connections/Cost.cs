@@ -11,7 +11,10 @@ internal static class Cost
 
     internal static Socket Connect(int port)
     {
-        Socket socket = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { ReceiveTimeout = (int)Log.Patience.TotalMilliseconds };
+        Socket socket = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp)
+        {
+            ReceiveTimeout = (int)Log.Patience.TotalMilliseconds
+        };
         socket.Connect(IPAddress.Loopback, port);
         return socket;
     }

@@ -53,7 +53,8 @@ public sealed class CostTests
         using EchoServer server = new();
         Assert.True(server.Start());
         byte[] message = new byte[1000];
-        Assert.InRange(OfMulticast(server.Chosen, static _ => { }, () => server.ConnectedSessions, () => Assert.True(server.Multicast(message)), message.Length), 0, 1);
+        Assert.InRange(OfMulticast(server.Chosen, static _ => { }, () => server.ConnectedSessions,
+            () => Assert.True(server.Multicast(message)), message.Length), 0, 1);
     }
 
     // Its frame is built once, and one broadcast sends it to all.
@@ -62,7 +63,8 @@ public sealed class CostTests
     {
         using WsHost host = new();
         byte[] message = new byte[1000];
-        Assert.InRange(OfMulticast(host.PortNumber, Upgrade, () => host.OpenSockets.Count, () => Assert.True(host.MulticastBinary(message)), message.Length + 4), 0, 1);
+        Assert.InRange(OfMulticast(host.PortNumber, Upgrade, () => host.OpenSockets.Count,
+            () => Assert.True(host.MulticastBinary(message)), message.Length + 4), 0, 1);
         Assert.True(host.Restart());
         Assert.Equal(0, host.OpenSockets.Count);
     }
@@ -108,7 +110,8 @@ public sealed class CostTests
     {
         protected override void OnReceived(byte[] buffer, long offset, long size) => SendAsync(buffer, offset, size);
 
-        protected override void OnSent(long sent, long pending) => server.Told = (server.Told.Sent + 1, server.Told.Empty);
+        protected override void OnSent(long sent, long pending) =>
+            server.Told = (server.Told.Sent + 1, server.Told.Empty);
 
         protected override void OnEmpty() => server.Told = (server.Told.Sent, server.Told.Empty + 1);
     }

@@ -14,7 +14,8 @@ public sealed class DefectTests
     [Theory]
     [InlineData(false)]
     [InlineData(true)]
-    public void N1_N16_a_peer_that_never_reads_is_disconnected_after_the_stall_timeout_and_memory_is_bounded(bool byMulticast)
+    public void N1_N16_a_peer_that_never_reads_is_disconnected_after_the_stall_timeout_and_memory_is_bounded(
+        bool byMulticast)
     {
         using SendRules rules = new(TimeSpan.FromMilliseconds(500), 4 * 1024 * 1024);
         Log log = new();
@@ -22,7 +23,8 @@ public sealed class DefectTests
         using RecordingServer server = new(log);
         server.Make = s => session = new RecordingSession(s);
         server.Start();
-        using Socket peer = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { ReceiveBufferSize = 4096 };
+        using Socket peer =
+            new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { ReceiveBufferSize = 4096 };
         peer.Connect(IPAddress.Loopback, server.Chosen);
         log.Until("server: connected");
         byte[] piece = new byte[64 * 1024];
@@ -53,15 +55,21 @@ public sealed class DefectTests
         List<RecordingSession> sessions = [];
         server.Make = s =>
         {
-            RecordingSession made = new(s) { OptionSendBufferLimit = isLimited ? 8 * Piece : 0, OptionSendBufferSize = 4096 };
+            RecordingSession made =
+                new(s) { OptionSendBufferLimit = isLimited ? 8 * Piece : 0, OptionSendBufferSize = 4096 };
             lock (sessions) sessions.Add(made);
             return made;
         };
         server.Start();
-        using Socket slow = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { ReceiveBufferSize = 4096, ReceiveTimeout = 30_000 };
+        using Socket slow = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp)
+        {
+            ReceiveBufferSize = 4096,
+            ReceiveTimeout = 30_000
+        };
         slow.Connect(IPAddress.Loopback, server.Chosen);
         log.Until("session: connected True");
-        using Socket quick = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { ReceiveTimeout = 30_000 };
+        using Socket quick =
+            new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { ReceiveTimeout = 30_000 };
         quick.Connect(IPAddress.Loopback, server.Chosen);
         log.Until("session: connected True", 2);
         RecordingSession behind = sessions[0];
@@ -81,7 +89,8 @@ public sealed class DefectTests
         // The peer reads again: its pieces are complete and in order, and the last one sent is among them.
         piece.AsSpan().Fill((byte)++sent);
         int last = 0, received = 0;
-        Log.Until(() => behind.BytesPending == 0 || Drain(slow, got, ref last, ref received), "the queue of the lagging member");
+        Log.Until(() => behind.BytesPending == 0 || Drain(slow, got, ref last, ref received),
+            "the queue of the lagging member");
         server.Multicast(piece);
         while (last != sent) Drain(slow, got, ref last, ref received);
         ReadExactly(quick, got);
@@ -126,13 +135,15 @@ public sealed class DefectTests
             clientLog.Until("client: connected True", round);
             log.Until("server: connected", round);
             client.SendAsync("x");
-            Parallel.Invoke(() => session!.Disconnect(), () => client.Disconnect(), () => server.DisconnectAll(), () => session!.SendAsync("y"), () => session!.Disconnect());
+            Parallel.Invoke(() => session!.Disconnect(), () => client.Disconnect(), () => server.DisconnectAll(),
+                () => session!.SendAsync("y"), () => session!.Disconnect());
             clientLog.Until("client: disconnected False", round);
             log.Until("server: disconnected", round);
         }
 
         server.Stop();
-        foreach (string line in (string[])["session: connecting False", "session: connected True", "server: connected", "session: disconnected False", "server: disconnected"])
+        foreach (string line in (string[])["session: connecting False", "session: connected True", "server: connected",
+            "session: disconnected False", "server: disconnected"])
         {
             Assert.Equal((line, Rounds), (line, log.Count(line)));
         }
@@ -149,7 +160,8 @@ public sealed class DefectTests
     [InlineData(Scheduling.Inline, true)]
     [InlineData(Scheduling.ThreadPool, false)]
     [InlineData(Scheduling.ThreadPool, true)]
-    public void N6_a_connection_that_ends_while_OnDisconnecting_runs_is_reported_after_it(Scheduling callbacks, bool byPeer)
+    public void N6_a_connection_that_ends_while_OnDisconnecting_runs_is_reported_after_it(Scheduling callbacks,
+        bool byPeer)
     {
         using Setting setting = new(callbacks);
         using ManualResetEventSlim goOn = new();
@@ -165,7 +177,8 @@ public sealed class DefectTests
             },
         };
         server.Start();
-        using Socket peer = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { ReceiveTimeout = 30_000 };
+        using Socket peer =
+            new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { ReceiveTimeout = 30_000 };
         peer.Connect(IPAddress.Loopback, server.Chosen);
         log.Until("server: connected");
         Thread first = new(() => log.Add($"first: {session!.Disconnect()}"));
@@ -220,7 +233,10 @@ public sealed class DefectTests
         Log log = new();
         RecordingSession? session = null;
         using RecordingServer server = new(log);
-        server.Make = s => session = new RecordingSession(s) { AtDisconnecting = static _ => throw new InvalidOperationException("of the user") };
+        server.Make = s => session = new RecordingSession(s)
+        {
+            AtDisconnecting = static _ => throw new InvalidOperationException("of the user")
+        };
         server.Start();
         using RecordingClient client = new(log, server.Chosen);
         client.ConnectAsync();
@@ -321,7 +337,8 @@ public sealed class DefectTests
         Log log = new();
         using RecordingServer server = new(log);
         server.Start();
-        RecordingClient[] clients = [.. Enumerable.Range(0, Count).Select(_ => new RecordingClient(new Log(), server.Chosen))];
+        RecordingClient[] clients = [.. Enumerable.Range(0, Count)
+            .Select(_ => new RecordingClient(new Log(), server.Chosen))];
         foreach (RecordingClient client in clients) client.ConnectAsync();
         log.Until("server: connected", 5);
         Assert.True(server.Stop());
@@ -329,7 +346,8 @@ public sealed class DefectTests
         string[] lines = log.Lines;
         Assert.Equal("stopped False 0", lines[^1]);
         Assert.Equal(log.Count("server: connected"), log.Count("server: disconnected"));
-        foreach (RecordingClient client in clients) Log.Until(() => !client.IsConnected && !client.IsConnecting, "the last callback of each client");
+        foreach (RecordingClient client in clients)
+            Log.Until(() => !client.IsConnected && !client.IsConnecting, "the last callback of each client");
         Assert.Equal(lines, log.Lines);
         foreach (RecordingClient client in clients) client.Dispose();
     }

@@ -73,7 +73,8 @@ public sealed class EndingTests
 
     [Theory]
     [MemberData(nameof(Cases))]
-    public async Task A_client_ends_under_a_lock_that_OnDisconnected_takes_and_connects_again(EngineKind kind, Scheduling callbacks)
+    public async Task A_client_ends_under_a_lock_that_OnDisconnected_takes_and_connects_again(EngineKind kind,
+        Scheduling callbacks)
     {
         await using OnEngine engine = await OnEngine.StartAsync(kind, callbacks);
         object gate = new();
@@ -110,7 +111,8 @@ public sealed class EndingTests
 
             Assert.True(took < s_most, $"{how} took {took.TotalMilliseconds} ms");
             log.Until("server: disconnected", ends);
-            if (how.StartsWith("reconnect", StringComparison.Ordinal)) Log.Until(() => client.IsConnected, "the new connection");
+            if (how.StartsWith("reconnect", StringComparison.Ordinal))
+                Log.Until(() => client.IsConnected, "the new connection");
         }
 
         Assert.Equal(ends, clientLog.Count("client: disconnected False"));
@@ -118,7 +120,8 @@ public sealed class EndingTests
 
     [Theory]
     [MemberData(nameof(Cases))]
-    public async Task A_callback_that_waits_for_a_lock_of_the_caller_is_not_waited_for_and_the_end_follows_it(EngineKind kind, Scheduling callbacks)
+    public async Task A_callback_that_waits_for_a_lock_of_the_caller_is_not_waited_for_and_the_end_follows_it(
+        EngineKind kind, Scheduling callbacks)
     {
         await using OnEngine engine = await OnEngine.StartAsync(kind, callbacks);
         object gate = new();
@@ -157,7 +160,8 @@ public sealed class EndingTests
 
             Assert.True(took < s_most, $"{how} took {took.TotalMilliseconds} ms");
             log.Until("server: disconnected");
-            string[] lines = [.. log.Lines.Where(static l => l is "received" || l.StartsWith("session: disconnect", StringComparison.Ordinal))];
+            string[] lines = [.. log.Lines.Where(static l => l is "received"
+                || l.StartsWith("session: disconnect", StringComparison.Ordinal))];
             Assert.Equal(["received", "session: disconnecting False", "session: disconnected False"], lines);
             Log.Until(() => server.ConnectedSessions == 0, "no session");
             if (how != "restart") continue;
@@ -242,7 +246,8 @@ public sealed class EndingTests
     [InlineData(Scheduling.Inline, "error")]
     [InlineData(Scheduling.Inline, "disconnecting")]
     [InlineData(Scheduling.Inline, "disconnected")]
-    public void A_session_that_disconnects_in_a_callback_of_its_own_ends_once_and_after_it(Scheduling callbacks, string where)
+    public void A_session_that_disconnects_in_a_callback_of_its_own_ends_once_and_after_it(Scheduling callbacks,
+        string where)
     {
         using Setting setting = new(callbacks);
         Log log = new();
@@ -258,7 +263,9 @@ public sealed class EndingTests
         string[] lines = log.Lines;
         Assert.Equal((1, 1), (log.Count("disconnecting"), log.Count("disconnected")));
         Assert.Equal("disconnected", lines[^1] == where + " returns" ? lines[^2] : lines[^1]);
-        if (where != "disconnected") Assert.True(Array.IndexOf(lines, where + " returns") < Array.IndexOf(lines, "disconnected"), string.Join(", ", lines));
+        if (where != "disconnected")
+            Assert.True(Array.IndexOf(lines, where + " returns") < Array.IndexOf(lines, "disconnected"),
+                string.Join(", ", lines));
     }
 
     private sealed class Enders(Log log, string where) : TcpServer(IPAddress.Loopback, 0)
@@ -303,7 +310,8 @@ public sealed class EndingTests
     // reported once.
     [Theory]
     [MemberData(nameof(Cases))]
-    public async Task Threads_that_end_one_session_at_once_cause_one_report_and_no_two_callbacks_overlap(EngineKind kind, Scheduling callbacks)
+    public async Task Threads_that_end_one_session_at_once_cause_one_report_and_no_two_callbacks_overlap(
+        EngineKind kind, Scheduling callbacks)
     {
         await using OnEngine engine = await OnEngine.StartAsync(kind, callbacks);
         const int Rounds = 100, Threads = 3;
@@ -339,7 +347,8 @@ public sealed class EndingTests
             foreach (Thread thread in threads) Assert.True(thread.Join(Log.Patience));
             int all = round;
             Log.Until(() => server.Ended == all && server.ConnectedSessions == 0, "the end");
-            Assert.Equal((1, 1, false, false), (session.Disconnecting, session.Disconnected, session.HasOverlapped, session.IsStillConnected));
+            Assert.Equal((1, 1, false, false),
+                (session.Disconnecting, session.Disconnected, session.HasOverlapped, session.IsStillConnected));
             server.Last = null;
         }
     }
@@ -409,7 +418,8 @@ public sealed class EndingTests
         for (int round = 1; round <= Rounds; round++)
         {
             foreach (Counting client in clients) Assert.True(client.ConnectAsync());
-            Log.Until(() => clients.All(static c => c.IsConnected) && server.ConnectedSessions == Clients, "all clients");
+            Log.Until(() => clients.All(static c => c.IsConnected) && server.ConnectedSessions == Clients,
+                "all clients");
             long began = Stopwatch.GetTimestamp();
             foreach (Counting client in clients) Assert.True(client.DisconnectAsync());
             took += Stopwatch.GetElapsedTime(began);
@@ -417,9 +427,11 @@ public sealed class EndingTests
             Log.Until(() => server.ConnectedSessions == 0 && Volatile.Read(ref told) == all, "all ends");
         }
 
-        TestContext.Current.TestOutputHelper?.WriteLine($"8,000 DisconnectAsync: {took.TotalMilliseconds:F0} ms, {foreign} reported on other threads");
+        TestContext.Current.TestOutputHelper?.WriteLine(
+            $"8,000 DisconnectAsync: {took.TotalMilliseconds:F0} ms, {foreign} reported on other threads");
         Assert.True(took < TimeSpan.FromSeconds(4), $"{took.TotalMilliseconds} ms");
-        Assert.True(foreign < Clients / 2, $"{foreign} reported on other threads"); // their OnConnected had not returned
+        // their OnConnected had not returned
+        Assert.True(foreign < Clients / 2, $"{foreign} reported on other threads");
         foreach (Counting client in clients) client.Dispose();
     }
 
@@ -479,7 +491,11 @@ public sealed class EndingTests
     {
         const int Sessions = 3;
         Log log = new();
-        using RecordingServer server = new(log) { Make = static s => new RecordingSession(s) { AtDisconnected = static _ => throw new FormatException("of the user") } };
+        using RecordingServer server = new(log)
+        {
+            Make = static s =>
+                new RecordingSession(s) { AtDisconnected = static _ => throw new FormatException("of the user") }
+        };
         foreach (bool stops in (bool[])[false, true])
         {
             Assert.True(server.Start());
@@ -491,7 +507,8 @@ public sealed class EndingTests
                 Cost.Read(peer, new byte[1]); // OnConnected has returned
             }
 
-            Assert.Equal("of the user", Assert.Throws<FormatException>(() => stops ? server.Stop() : server.DisconnectAll()).Message);
+            Assert.Equal("of the user",
+                Assert.Throws<FormatException>(() => stops ? server.Stop() : server.DisconnectAll()).Message);
             log.Until("server: disconnected", stops ? 2 * Sessions : Sessions);
             Assert.Equal((0, !stops), (server.ConnectedSessions, server.IsStarted));
             foreach (Socket peer in peers) Assert.Equal(0, peer.Receive(new byte[1]));

@@ -60,7 +60,10 @@ public sealed class FamilyCostTests : IDisposable
         using Setting setting = new(callbacks);
         using UdpEchoServer server = new();
         Assert.True(server.Start());
-        using Socket socket = new(AddressFamily.InterNetwork, SocketType.Dgram, ProtocolType.Udp) { ReceiveTimeout = (int)Log.Patience.TotalMilliseconds };
+        using Socket socket = new(AddressFamily.InterNetwork, SocketType.Dgram, ProtocolType.Udp)
+        {
+            ReceiveTimeout = (int)Log.Patience.TotalMilliseconds
+        };
         socket.Connect(server.Endpoint);
         byte[] message = new byte[Size], answer = new byte[Size];
         Assert.InRange(Exchange(socket, message, answer), 0, 1);
@@ -88,7 +91,8 @@ public sealed class FamilyCostTests : IDisposable
         Assert.InRange(Cost.OfIdleConnection(ConnectPath, socket => Once(socket, message, message)), 0, 4096);
     }
 
-    private static double Exchange(Socket socket, byte[] message, byte[] answer) => Cost.Of(() => Once(socket, message, answer));
+    private static double Exchange(Socket socket, byte[] message, byte[] answer) =>
+        Cost.Of(() => Once(socket, message, answer));
 
     private static void Once(Socket socket, byte[] message, byte[] answer)
     {
@@ -98,7 +102,10 @@ public sealed class FamilyCostTests : IDisposable
 
     private Socket ConnectPath()
     {
-        Socket socket = new(AddressFamily.Unix, SocketType.Stream, ProtocolType.Unspecified) { ReceiveTimeout = (int)Log.Patience.TotalMilliseconds };
+        Socket socket = new(AddressFamily.Unix, SocketType.Stream, ProtocolType.Unspecified)
+        {
+            ReceiveTimeout = (int)Log.Patience.TotalMilliseconds
+        };
         socket.Connect(new UnixDomainSocketEndPoint(_path));
         return socket;
     }
@@ -116,7 +123,8 @@ public sealed class FamilyCostTests : IDisposable
 
     private static int PortOf(EndPoint endPoint) => ((IPEndPoint)endPoint).Port;
 
-    private sealed class SslEchoServer() : SslServer(new SslContext(SslProtocols.Tls13, SslTests.Certificate), IPAddress.Loopback, 0)
+    private sealed class SslEchoServer()
+        : SslServer(new SslContext(SslProtocols.Tls13, SslTests.Certificate), IPAddress.Loopback, 0)
     {
         internal int Chosen => PortOf(Endpoint);
 
@@ -142,7 +150,8 @@ public sealed class FamilyCostTests : IDisposable
     {
         protected override void OnStarted() => ReceiveAsync();
 
-        protected override void OnReceived(EndPoint endpoint, byte[] buffer, long offset, long size) => SendAsync(endpoint, buffer, offset, size);
+        protected override void OnReceived(EndPoint endpoint, byte[] buffer, long offset, long size) =>
+            SendAsync(endpoint, buffer, offset, size);
 
         protected override void OnSent(EndPoint endpoint, long sent) => ReceiveAsync();
     }
@@ -156,6 +165,7 @@ public sealed class FamilyCostTests : IDisposable
 
     private sealed class WsEchoSession(WsServer server) : WsSession(server)
     {
-        public override void OnWsReceived(byte[] buffer, long offset, long size) => SendBinaryAsync(buffer, offset, size);
+        public override void OnWsReceived(byte[] buffer, long offset, long size) =>
+            SendBinaryAsync(buffer, offset, size);
     }
 }

@@ -73,8 +73,11 @@ public sealed class FamilyEndingTests : IDisposable
                 Assert.True(took < s_most, $"{how} took {took.TotalMilliseconds} ms");
                 told.Log.Until("disconnected");
                 Log.Until(() => party.Sessions() == 0, "no session");
-                string[] expected = isReceiving ? ["ready", "waits", "received", "disconnecting", "disconnected"] : ["ready", "disconnecting", "disconnected"];
-                Assert.Equal(expected.Where(l => l != "disconnecting" || !family.StartsWith("csharp", StringComparison.Ordinal)), told.Log.Lines);
+                string[] expected = isReceiving
+                    ? ["ready", "waits", "received", "disconnecting", "disconnected"]
+                    : ["ready", "disconnecting", "disconnected"];
+                Assert.Equal(expected.Where(l => l != "disconnecting"
+                    || !family.StartsWith("csharp", StringComparison.Ordinal)), told.Log.Lines);
             }
         }
     }
@@ -113,7 +116,8 @@ public sealed class FamilyEndingTests : IDisposable
     }
 
     /// <summary>A server, and a .NET peer.</summary>
-    private sealed class Party(IDisposable server, Func<bool> disconnectAll, Func<bool> stop, Func<long> sessions, Func<Task<(IDisposable, Func<Task>)>> connect) : IAsyncDisposable
+    private sealed class Party(IDisposable server, Func<bool> disconnectAll, Func<bool> stop, Func<long> sessions,
+        Func<Task<(IDisposable, Func<Task>)>> connect) : IAsyncDisposable
     {
         private IDisposable? _peer;
         private Func<Task>? _send;
@@ -143,23 +147,28 @@ public sealed class FamilyEndingTests : IDisposable
             case "tcp":
                 Tcp tcp = new(told);
                 Assert.True(tcp.Start());
-                return new Party(tcp, tcp.DisconnectAll, tcp.Stop, () => tcp.ConnectedSessions, () => PlainAsync(tcp.Endpoint));
+                return new Party(tcp, tcp.DisconnectAll, tcp.Stop, () => tcp.ConnectedSessions,
+                    () => PlainAsync(tcp.Endpoint));
             case "ssl":
                 Ssl ssl = new(told);
                 Assert.True(ssl.Start());
-                return new Party(ssl, ssl.DisconnectAll, ssl.Stop, () => ssl.ConnectedSessions, () => SecureAsync(ssl.Endpoint));
+                return new Party(ssl, ssl.DisconnectAll, ssl.Stop, () => ssl.ConnectedSessions,
+                    () => SecureAsync(ssl.Endpoint));
             case "uds":
                 Uds uds = new(told, Path.Combine(_folder, "end.sock"));
                 Assert.True(uds.Start());
-                return new Party(uds, uds.DisconnectAll, uds.Stop, () => uds.ConnectedSessions, () => PlainAsync(uds.Endpoint));
+                return new Party(uds, uds.DisconnectAll, uds.Stop, () => uds.ConnectedSessions,
+                    () => PlainAsync(uds.Endpoint));
             case "ws":
                 Ws ws = new(told);
                 Assert.True(ws.Start());
-                return new Party(ws, ws.DisconnectAll, ws.Stop, () => ws.ConnectedSessions, () => WebSocketAsync("ws", ws.Endpoint));
+                return new Party(ws, ws.DisconnectAll, ws.Stop, () => ws.ConnectedSessions,
+                    () => WebSocketAsync("ws", ws.Endpoint));
             case "wss":
                 Wss wss = new(told);
                 Assert.True(wss.Start());
-                return new Party(wss, wss.DisconnectAll, wss.Stop, () => wss.ConnectedSessions, () => WebSocketAsync("wss", wss.Endpoint));
+                return new Party(wss, wss.DisconnectAll, wss.Stop, () => wss.ConnectedSessions,
+                    () => WebSocketAsync("wss", wss.Endpoint));
             default:
                 return MakeCSharp(family, told);
         }
@@ -174,13 +183,16 @@ public sealed class FamilyEndingTests : IDisposable
             CSharpTcp tcp = new(service, told);
             Assert.True(tcp.Start());
             Log.Until(() => tcp.IsStarted, "the server");
-            return new Party(service, tcp.DisconnectAll, tcp.Stop, () => (long)tcp.ConnectedSessions, () => PlainAsync(new IPEndPoint(IPAddress.Loopback, tcp.Port)));
+            return new Party(service, tcp.DisconnectAll, tcp.Stop, () => (long)tcp.ConnectedSessions,
+                () => PlainAsync(new IPEndPoint(IPAddress.Loopback, tcp.Port)));
         }
 
         string chain = Path.Combine(_folder, "server.pem"), key = Path.Combine(_folder, "server.key");
         File.WriteAllText(chain, SslTests.Certificate.ExportCertificatePem());
-        using (RSA? rsa = System.Security.Cryptography.X509Certificates.RSACertificateExtensions.GetRSAPrivateKey(SslTests.Certificate))
-        using (ECDsa? curve = System.Security.Cryptography.X509Certificates.ECDsaCertificateExtensions.GetECDsaPrivateKey(SslTests.Certificate))
+        using (RSA? rsa = System.Security.Cryptography.X509Certificates.RSACertificateExtensions.GetRSAPrivateKey(
+            SslTests.Certificate))
+        using (ECDsa? curve = System.Security.Cryptography.X509Certificates.ECDsaCertificateExtensions
+            .GetECDsaPrivateKey(SslTests.Certificate))
             File.WriteAllText(key, ((AsymmetricAlgorithm?)rsa ?? curve)!.ExportPkcs8PrivateKeyPem());
         CSharpServer.SslContext context = new(CSharpServer.SslMethod.TLSV12);
         context.UseCertificateChainFile(chain);
@@ -188,7 +200,8 @@ public sealed class FamilyEndingTests : IDisposable
         CSharpSsl ssl = new(service, context, told);
         Assert.True(ssl.Start());
         Log.Until(() => ssl.IsStarted, "the server");
-        return new Party(service, ssl.DisconnectAll, ssl.Stop, () => (long)ssl.ConnectedSessions, () => SecureAsync(new IPEndPoint(IPAddress.Loopback, ssl.Port)));
+        return new Party(service, ssl.DisconnectAll, ssl.Stop, () => (long)ssl.ConnectedSessions,
+            () => SecureAsync(new IPEndPoint(IPAddress.Loopback, ssl.Port)));
     }
 
     private static async Task<(IDisposable, Func<Task>)> PlainAsync(EndPoint server)
@@ -212,7 +225,8 @@ public sealed class FamilyEndingTests : IDisposable
         ClientWebSocket peer = new();
         peer.Options.RemoteCertificateValidationCallback = SslTests.Own;
         await peer.ConnectAsync(new Uri($"{scheme}://127.0.0.1:{((IPEndPoint)server).Port}/"), CancellationToken.None);
-        return (peer, () => peer.SendAsync(new byte[1], WebSocketMessageType.Binary, endOfMessage: true, CancellationToken.None));
+        return (peer,
+            () => peer.SendAsync(new byte[1], WebSocketMessageType.Binary, endOfMessage: true, CancellationToken.None));
     }
 
     // ------------------------------------------------------------------ one server of each family
@@ -233,7 +247,8 @@ public sealed class FamilyEndingTests : IDisposable
         protected override void OnDisconnected() => told.Disconnected();
     }
 
-    private sealed class Ssl(Told told) : SslServer(new SslContext(SslProtocols.Tls13, SslTests.Certificate), IPAddress.Loopback, 0)
+    private sealed class Ssl(Told told)
+        : SslServer(new SslContext(SslProtocols.Tls13, SslTests.Certificate), IPAddress.Loopback, 0)
     {
         protected override SslSession CreateSession() => new SslOne(this, told);
     }
@@ -281,7 +296,8 @@ public sealed class FamilyEndingTests : IDisposable
         public override void OnWsDisconnected() => told.Disconnected();
     }
 
-    private sealed class Wss(Told told) : WssServer(new SslContext(SslProtocols.Tls13, SslTests.Certificate), IPAddress.Loopback, 0)
+    private sealed class Wss(Told told)
+        : WssServer(new SslContext(SslProtocols.Tls13, SslTests.Certificate), IPAddress.Loopback, 0)
     {
         protected override SslSession CreateSession() => new WssOne(this, told);
     }
@@ -297,7 +313,8 @@ public sealed class FamilyEndingTests : IDisposable
         public override void OnWsDisconnected() => told.Disconnected();
     }
 
-    private sealed class CSharpTcp(CSharpServer.Service service, Told told) : CSharpServer.TcpServer(service, "127.0.0.1", 0)
+    private sealed class CSharpTcp(CSharpServer.Service service, Told told)
+        : CSharpServer.TcpServer(service, "127.0.0.1", 0)
     {
         protected override CSharpServer.TcpSession CreateSession() => new CSharpTcpOne(this, told);
     }
@@ -311,7 +328,8 @@ public sealed class FamilyEndingTests : IDisposable
         protected override void OnDisconnected() => told.Disconnected();
     }
 
-    private sealed class CSharpSsl(CSharpServer.Service service, CSharpServer.SslContext context, Told told) : CSharpServer.SslServer(service, context, "127.0.0.1", 0)
+    private sealed class CSharpSsl(CSharpServer.Service service, CSharpServer.SslContext context, Told told)
+        : CSharpServer.SslServer(service, context, "127.0.0.1", 0)
     {
         protected override CSharpServer.SslSession CreateSession() => new CSharpSslOne(this, told);
     }

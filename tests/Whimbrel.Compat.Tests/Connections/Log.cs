@@ -25,7 +25,8 @@ internal sealed class Log
 
     internal int Count(string line) => Lines.Count(l => l == line);
 
-    internal void Until(string line, int times = 1) => Until(() => Count(line) >= times, $"{times} x '{line}'; there were: {string.Join(", ", Lines)}");
+    internal void Until(string line, int times = 1) =>
+        Until(() => Count(line) >= times, $"{times} x '{line}'; there were: {string.Join(", ", Lines)}");
 
     internal static void Until(Func<bool> condition, string what)
     {

@@ -38,7 +38,8 @@ public sealed class MessageTests : IAsyncLifetime
         Log.Until(
             () =>
             {
-                lock (_notices) return (found = _notices.Find(n => n.Contains(part, StringComparison.Ordinal))) is not null;
+                lock (_notices)
+                    return (found = _notices.Find(n => n.Contains(part, StringComparison.Ordinal))) is not null;
             },
             $"a notice with '{part}'");
         return found!;
@@ -46,7 +47,8 @@ public sealed class MessageTests : IAsyncLifetime
 
     private sealed class Throwing(TcpServer server, bool wantsSent) : TcpSession(server)
     {
-        protected override void OnReceived(byte[] buffer, long offset, long size) => throw new FormatException($"sent {wantsSent}");
+        protected override void OnReceived(byte[] buffer, long offset, long size) =>
+            throw new FormatException($"sent {wantsSent}");
     }
 
     private sealed class ThrowingTelling(TcpServer server) : TcpSession(server)
@@ -55,7 +57,8 @@ public sealed class MessageTests : IAsyncLifetime
         {
         }
 
-        protected override void OnReceived(byte[] buffer, long offset, long size) => throw new FormatException("telling");
+        protected override void OnReceived(byte[] buffer, long offset, long size) =>
+            throw new FormatException("telling");
     }
 
     private sealed class Makes(Func<TcpServer, TcpSession> make) : TcpServer(IPAddress.Loopback, 0)
@@ -66,14 +69,16 @@ public sealed class MessageTests : IAsyncLifetime
     [Fact]
     public void A_diagnostic_event_names_the_class_of_the_user()
     {
-        foreach (Func<TcpServer, TcpSession> make in (Func<TcpServer, TcpSession>[])[static s => new Throwing(s, wantsSent: false), static s => new ThrowingTelling(s)])
+        foreach (Func<TcpServer, TcpSession> make in (Func<TcpServer, TcpSession>[])[
+            static s => new Throwing(s, wantsSent: false), static s => new ThrowingTelling(s)])
         {
             using Makes server = new(make);
             Assert.True(server.Start());
             using Socket peer = Cost.Connect(((IPEndPoint)server.Endpoint).Port);
             peer.Send(new byte[1]);
             string name = make(server).GetType().Name;
-            Assert.StartsWith($"OnReceived of {name} (session ", DiagnosticEvent($"OnReceived of {name}"), StringComparison.Ordinal);
+            Assert.StartsWith($"OnReceived of {name} (session ", DiagnosticEvent($"OnReceived of {name}"),
+                StringComparison.Ordinal);
         }
     }
 
@@ -83,7 +88,8 @@ public sealed class MessageTests : IAsyncLifetime
         using Makes server = new(static _ => null!);
         Assert.True(server.Start());
         using Socket peer = Cost.Connect(((IPEndPoint)server.Endpoint).Port);
-        Assert.Contains("Makes.CreateSession returned null. Return a new session of this server.", DiagnosticEvent("CreateSession"), StringComparison.Ordinal);
+        Assert.Contains("Makes.CreateSession returned null. Return a new session of this server.",
+            DiagnosticEvent("CreateSession"), StringComparison.Ordinal);
     }
 
     [Fact]
@@ -91,7 +97,8 @@ public sealed class MessageTests : IAsyncLifetime
     {
         using SslServer server = new(new SslContext(SslProtocols.Tls13, SslTests.Certificate), IPAddress.Loopback, 0);
         Assert.True(server.Start());
-        using SslClient client = new(new SslContext(SslProtocols.Tls13), IPAddress.Loopback, ((IPEndPoint)server.Endpoint).Port);
+        using SslClient client = new(new SslContext(SslProtocols.Tls13), IPAddress.Loopback,
+            ((IPEndPoint)server.Endpoint).Port);
         Assert.False(client.Connect());
         string notice = DiagnosticEvent("SslClient cannot connect");
         Assert.Contains("certificate", notice, StringComparison.Ordinal);
@@ -109,7 +116,9 @@ public sealed class MessageTests : IAsyncLifetime
         }
 
         using HttpClientEx client = new(IPAddress.Loopback, port);
-        InvalidOperationException e = await Assert.ThrowsAsync<InvalidOperationException>(() => client.SendGetRequest("/"));
-        Assert.StartsWith($"No response from 127.0.0.1:{port}: cannot connect: connection refused", e.Message, StringComparison.Ordinal);
+        InvalidOperationException e =
+            await Assert.ThrowsAsync<InvalidOperationException>(() => client.SendGetRequest("/"));
+        Assert.StartsWith($"No response from 127.0.0.1:{port}: cannot connect: connection refused", e.Message,
+            StringComparison.Ordinal);
     }
 }

@@ -9,7 +9,8 @@ public sealed class MulticastTests
 {
     private const int Most = 1024 * 1024;
 
-    private static (RecordingServer Server, List<Own> Sessions, List<Socket> Peers) Start(Log log, params Func<Own, ReadOnlySpan<byte>, bool>[] sends)
+    private static (RecordingServer Server, List<Own> Sessions, List<Socket> Peers) Start(Log log,
+        params Func<Own, ReadOnlySpan<byte>, bool>[] sends)
     {
         List<Own> sessions = [];
         RecordingServer server = new(log);
@@ -124,7 +125,8 @@ public sealed class MulticastTests
         using (server)
         {
             for (int i = 0; i < 1000; i++) Assert.True(server.Multicast($"{i:D4}"));
-            Assert.Equal(string.Concat(Enumerable.Range(0, 1000).Select(static i => $"{i:D4}{i:D4}")), Text(peers[0], 8000));
+            Assert.Equal(string.Concat(Enumerable.Range(0, 1000).Select(static i => $"{i:D4}{i:D4}")),
+                Text(peers[0], 8000));
         }
 
         peers[0].Dispose();
@@ -158,7 +160,8 @@ public sealed class MulticastTests
     {
         using Setting chosen = new(callbacks);
         Log log = new();
-        (RecordingServer server, List<Own> sessions, List<Socket> peers) = Start(log, static (s, b) => s.Plain(b), static (s, b) => s.Plain(b));
+        (RecordingServer server, List<Own> sessions, List<Socket> peers) = Start(log, static (s, b) => s.Plain(b),
+            static (s, b) => s.Plain(b));
         using (server)
         {
             sessions[1].AtReceived = (x, _) =>
@@ -191,7 +194,8 @@ public sealed class MulticastTests
         (RecordingServer server, _, List<Socket> peers) = Start(log, send, send, send, send);
         using (server)
         {
-            Assert.Equal("on purpose", Assert.Throws<InvalidOperationException>(() => { server.Multicast("first "); }).Message);
+            Assert.Equal("on purpose",
+                Assert.Throws<InvalidOperationException>(() => { server.Multicast("first "); }).Message);
             throws = false;
             Assert.True(server.Multicast("end."));
             int[] lengths = [.. peers.Select(p =>
@@ -249,7 +253,8 @@ public sealed class MulticastTests
             foreach (Socket peer in peers)
             {
                 string[] got = Text(peer, 3 * 500 * 7)[1..^1].Split("><");
-                for (int t = 0; t < 3; t++) Assert.Equal(Enumerable.Range(0, 500).Select(i => $"{t}:{i:D3}"), got.Where(m => m[0] == '0' + t));
+                for (int t = 0; t < 3; t++)
+                    Assert.Equal(Enumerable.Range(0, 500).Select(i => $"{t}:{i:D3}"), got.Where(m => m[0] == '0' + t));
             }
 
             foreach (Thread thread in threads) thread.Join();
@@ -344,7 +349,8 @@ public sealed class MulticastTests
     [Fact]
     public async Task A_multicast_waits_for_a_full_loop_and_reaches_all()
     {
-        await using Engine engine = new(new EngineOptions { Loops = 1, MailboxLimitBytes = 64 * 1024, BlockedLoopMs = 60_000 });
+        await using Engine engine =
+            new(new EngineOptions { Loops = 1, MailboxLimitBytes = 64 * 1024, BlockedLoopMs = 60_000 });
         await engine.StartAsync();
         using ManualResetEventSlim goOn = new();
         CompatOptions.Engine = engine;
@@ -398,7 +404,8 @@ public sealed class MulticastTests
         }
     }
 
-    private sealed class Own(RecordingServer server, Func<Own, ReadOnlySpan<byte>, bool> send) : RecordingSession(server)
+    private sealed class Own(RecordingServer server, Func<Own, ReadOnlySpan<byte>, bool> send)
+        : RecordingSession(server)
     {
         public bool Plain(ReadOnlySpan<byte> bytes) => base.SendAsync(bytes);
 

@@ -14,7 +14,9 @@ public sealed class OriginalTests
         TheoryData<Scheduling, string> cases = [];
         foreach (Scheduling callbacks in (Scheduling[])[Scheduling.ThreadPool, Scheduling.Inline])
         {
-            foreach (string where in (string[])["disconnected", "disconnecting", "received,disconnected", "received,error,disconnecting,disconnected", "server", "received,disconnected,server", "connecting,disconnected"])
+            foreach (string where in (string[])["disconnected", "disconnecting", "received,disconnected",
+                "received,error,disconnecting,disconnected", "server", "received,disconnected,server",
+                "connecting,disconnected"])
                 cases.Add(callbacks, where);
         }
 
@@ -43,7 +45,8 @@ public sealed class OriginalTests
             client.DisconnectAsync();
         }
 
-        Log.Until(() => server.ConnectedSessions == 0 && server.Disconnected == 1, $"an empty list; sessions {server.ConnectedSessions}, reported {server.Disconnected}");
+        Log.Until(() => server.ConnectedSessions == 0 && server.Disconnected == 1,
+            $"an empty list; sessions {server.ConnectedSessions}, reported {server.Disconnected}");
         Assert.True(server.Stop());
     }
 
@@ -93,10 +96,12 @@ public sealed class OriginalTests
     [Fact]
     public void A_session_has_the_buffer_sizes_of_its_server()
     {
-        using TcpServer tcp = new(IPAddress.Loopback, 0) { OptionReceiveBufferSize = 1234, OptionSendBufferSize = 5678 };
+        using TcpServer tcp =
+            new(IPAddress.Loopback, 0) { OptionReceiveBufferSize = 1234, OptionSendBufferSize = 5678 };
         TcpSession session = new(tcp);
         Assert.Equal((1234, 5678), (session.OptionReceiveBufferSize, session.OptionSendBufferSize));
-        using SslServer ssl = new(new SslContext(), IPAddress.Loopback, 0) { OptionReceiveBufferSize = 1, OptionSendBufferSize = 2 };
+        using SslServer ssl =
+            new(new SslContext(), IPAddress.Loopback, 0) { OptionReceiveBufferSize = 1, OptionSendBufferSize = 2 };
         SslSession secure = new(ssl);
         Assert.Equal((1, 2), (secure.OptionReceiveBufferSize, secure.OptionSendBufferSize));
         using UdsServer uds = new(Path.GetTempFileName()) { OptionReceiveBufferSize = 3, OptionSendBufferSize = 4 };

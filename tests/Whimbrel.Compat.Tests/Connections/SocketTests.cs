@@ -13,7 +13,8 @@ public sealed class SocketTests
 
     [Theory]
     [MemberData(nameof(Cases))]
-    public async Task Socket_is_never_null_in_the_end_and_its_end_points_can_be_read(EngineKind kind, Scheduling callbacks)
+    public async Task Socket_is_never_null_in_the_end_and_its_end_points_can_be_read(EngineKind kind,
+        Scheduling callbacks)
     {
         await using OnEngine engine = await OnEngine.StartAsync(kind, callbacks);
         foreach (bool wasRead in (bool[])[true, false])
@@ -60,13 +61,15 @@ public sealed class SocketTests
 
     [Theory]
     [MemberData(nameof(Cases))]
-    public async Task The_Socket_of_a_client_is_not_null_in_OnDisconnected_after_a_failed_connect_and_after_a_connection(EngineKind kind, Scheduling callbacks)
+    public async Task The_Socket_of_a_client_is_not_null_in_OnDisconnected_after_a_failed_connect_and_after_a_connection(
+        EngineKind kind, Scheduling callbacks)
     {
         await using OnEngine engine = await OnEngine.StartAsync(kind, callbacks);
         using RecordingServer server = new(new Log());
         Assert.True(server.Start());
         Log log = new();
-        using RecordingClient client = new(log, server.Chosen) { AtDisconnected = c => log.Add($"closed {Throws(c.Socket)}") };
+        using RecordingClient client =
+            new(log, server.Chosen) { AtDisconnected = c => log.Add($"closed {Throws(c.Socket)}") };
         Assert.Null(client.Socket);
         Assert.True(client.ConnectAsync());
         log.Until("client: connected True");

@@ -13,7 +13,8 @@ namespace Whimbrel.Compat.Tests.Connections;
 public sealed class SslTests
 {
     // As in the samples of the library: accepts its own certificate, regardless of the system's trust.
-    internal static readonly RemoteCertificateValidationCallback Own = static (_, certificate, _, _) => certificate?.GetCertHashString() == Certificate!.GetCertHashString();
+    internal static readonly RemoteCertificateValidationCallback Own =
+        static (_, certificate, _, _) => certificate?.GetCertHashString() == Certificate!.GetCertHashString();
 
     internal static readonly X509Certificate2 Certificate = MakeCertificate();
 
@@ -31,12 +32,14 @@ public sealed class SslTests
         Assert.True(client.SendAsync("hello"));
         clientLog.Until("received hello");
         Assert.True(client.Disconnect());
-        Assert.Equal(["connecting", "connected False", "early False", "handshaking", "handshaked True", "received hello", "disconnecting", "disconnected"], clientLog.Lines);
+        Assert.Equal(["connecting", "connected False", "early False", "handshaking", "handshaked True",
+            "received hello", "disconnecting", "disconnected"], clientLog.Lines);
         log.Until("server: disconnected");
         server.Stop();
         Assert.Equal(
             [
-                "connecting", "server: connecting", "connected False", "server: connected", "handshaking", "server: handshaking", "handshaked True", "server: handshaked",
+                "connecting", "server: connecting", "connected False", "server: connected", "handshaking",
+                "server: handshaking", "handshaked True", "server: handshaked",
                 "received hello", "disconnecting", "server: disconnecting", "disconnected", "server: disconnected",
             ],
             log.Lines);
@@ -75,7 +78,8 @@ public sealed class SslTests
             log.Until("server: disconnected", i);
         }
 
-        foreach (string line in (string[])["connecting", "server: connecting", "connected False", "server: connected", "handshaking", "handshaked True", "disconnecting", "disconnected"])
+        foreach (string line in (string[])["connecting", "server: connecting", "connected False", "server: connected",
+            "handshaking", "handshaked True", "disconnecting", "disconnected"])
         {
             Assert.Equal(3, log.Count(line));
         }
@@ -89,11 +93,13 @@ public sealed class SslTests
         using X509Certificate2 middle = X509CertificateLoader.LoadCertificate(TestCertificates.Intermediate.RawData);
         string[] seen = [];
         Log log = new();
-        using Server server = new(new SslContext(SslProtocols.Tls13, new X509Certificate2Collection { middle, own }), log);
+        using Server server = new(new SslContext(SslProtocols.Tls13, new X509Certificate2Collection { middle, own }),
+            log);
         Assert.True(server.Start());
         SslContext context = new(SslProtocols.Tls13, (_, certificate, chain, _) =>
         {
-            seen = [certificate!.Subject, .. chain!.ChainPolicy.ExtraStore.Concat(chain.ChainElements.Select(static e => e.Certificate)).Select(static c => c.Subject)];
+            seen = [certificate!.Subject, .. chain!.ChainPolicy.ExtraStore
+                .Concat(chain.ChainElements.Select(static e => e.Certificate)).Select(static c => c.Subject)];
             return true;
         });
         using Client client = new(context, server.Chosen, new Log());
@@ -122,7 +128,8 @@ public sealed class SslTests
         server.Start();
         using Client client = new(new SslContext(SslProtocols.Tls13), server.Chosen, clientLog);
         Assert.False(client.Connect());
-        Assert.Equal(["connecting", "connected False", "early False", "handshaking", "error NotConnected", "disconnecting", "disconnected"], clientLog.Lines);
+        Assert.Equal(["connecting", "connected False", "early False", "handshaking", "error NotConnected",
+            "disconnecting", "disconnected"], clientLog.Lines);
         Assert.False(client.IsHandshaked);
         log.Until("server: disconnected");
         Assert.True(server.IsStarted);
@@ -179,7 +186,8 @@ public sealed class SslTests
         for (int i = 0; i < 10; i++)
         {
             Log log = new();
-            using Client client = new(new SslContext(SslProtocols.Tls13, Own), ((IPEndPoint)silent.LocalEndpoint).Port, log);
+            using Client client = new(new SslContext(SslProtocols.Tls13, Own),
+                ((IPEndPoint)silent.LocalEndpoint).Port, log);
             Assert.True(client.ConnectAsync());
             if (i % 2 == 1) log.Until("handshaking");
             client.Disconnect();
@@ -211,7 +219,8 @@ public sealed class SslTests
     [Fact]
     public void T5_a_server_takes_its_certificate_from_a_collection()
     {
-        using Server server = new(new SslContext(SslProtocols.Tls13, new X509Certificate2Collection(Certificate)), new Log());
+        using Server server = new(new SslContext(SslProtocols.Tls13, new X509Certificate2Collection(Certificate)),
+            new Log());
         Assert.True(server.Start());
         using Client client = new(new SslContext(SslProtocols.Tls13, Own), server.Chosen, new Log());
         Assert.True(client.Connect());
@@ -260,7 +269,8 @@ public sealed class SslTests
     {
         SslContext context = new(SslProtocols.Tls13);
         using Server server = new(context, new Log());
-        Assert.Contains("no certificate", Assert.Throws<InvalidOperationException>(() => server.Start()).Message, StringComparison.Ordinal);
+        Assert.Contains("no certificate", Assert.Throws<InvalidOperationException>(() => server.Start()).Message,
+            StringComparison.Ordinal);
         Assert.False(server.IsStarted);
         context.Certificate = Certificate;
         Assert.True(server.Start());
@@ -273,7 +283,8 @@ public sealed class SslTests
         SubjectAlternativeNameBuilder names = new();
         names.AddIpAddress(IPAddress.Loopback);
         request.CertificateExtensions.Add(names.Build());
-        using X509Certificate2 made = request.CreateSelfSigned(DateTimeOffset.UtcNow.AddDays(-1), DateTimeOffset.UtcNow.AddDays(30));
+        using X509Certificate2 made = request.CreateSelfSigned(DateTimeOffset.UtcNow.AddDays(-1),
+            DateTimeOffset.UtcNow.AddDays(30));
         return X509CertificateLoader.LoadPkcs12(made.Export(X509ContentType.Pfx), null);
     }
 
@@ -360,7 +371,8 @@ public sealed class SslTests
 
         protected override void OnDisconnected() => log.Add("disconnected");
 
-        protected override void OnReceived(byte[] buffer, long offset, long size) => log.Add("received " + Encoding.UTF8.GetString(buffer, (int)offset, (int)size));
+        protected override void OnReceived(byte[] buffer, long offset, long size) =>
+            log.Add("received " + Encoding.UTF8.GetString(buffer, (int)offset, (int)size));
 
         protected override void OnError(SocketError error) => log.Add($"error {error}");
     }

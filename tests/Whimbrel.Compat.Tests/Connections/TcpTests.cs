@@ -25,15 +25,18 @@ public sealed class TcpTests
         Assert.True(client.Disconnect());
         Assert.False(client.Disconnect());
         Assert.Equal(
-            ["client: connecting False", "client: connected True", "client: received hello", "client: disconnecting True", "client: disconnected False"],
+            ["client: connecting False", "client: connected True", "client: received hello",
+                "client: disconnecting True", "client: disconnected False"],
             clientLog.Lines);
         log.Until("server: disconnected");
         Assert.True(server.Stop());
         Assert.False(server.Stop());
         Assert.Equal(
             [
-                "starting False", "started True", "session: connecting False", "server: connecting", "session: connected True", "server: connected", "session: received hello",
-                "session: disconnecting True", "server: disconnecting", "session: disconnected False", "server: disconnected", "stopping True", "stopped False 0",
+                "starting False", "started True", "session: connecting False", "server: connecting",
+                "session: connected True", "server: connected", "session: received hello",
+                "session: disconnecting True", "server: disconnecting", "session: disconnected False",
+                "server: disconnected", "stopping True", "stopped False 0",
             ],
             log.Lines);
         Assert.Equal((5, 5, 5, 5), (client.BytesSent, client.BytesReceived, server.BytesSent, server.BytesReceived));
@@ -46,7 +49,8 @@ public sealed class TcpTests
         Log log = new();
         using RecordingClient client = new(log, port);
         Assert.False(client.Connect());
-        Assert.Equal(["client: connecting False", "client: disconnecting False", "client: disconnected False"], log.Lines);
+        Assert.Equal(["client: connecting False", "client: disconnecting False", "client: disconnected False"],
+            log.Lines);
         Assert.True(client.ConnectAsync());
         log.Until("client: disconnected False", 2);
         Assert.DoesNotContain("client: connected True", log.Lines);
@@ -93,7 +97,8 @@ public sealed class TcpTests
         using RecordingClient client = new(new Log(), 1);
         byte[] buffer = new byte[10];
         Assert.False(server.Stop() || server.Restart() || server.DisconnectAll() || server.Multicast("x"));
-        Assert.False(client.Disconnect() || client.Reconnect() || client.SendAsync("x") || client.DisconnectAsync() || client.ReconnectAsync());
+        Assert.False(client.Disconnect() || client.Reconnect() || client.SendAsync("x") || client.DisconnectAsync()
+            || client.ReconnectAsync());
         Assert.Equal((0, 0), (client.Send("x"), client.Receive(buffer)));
         Assert.Equal("", client.Receive(10));
         client.ReceiveAsync();
@@ -110,10 +115,12 @@ public sealed class TcpTests
         bool? inEnd = null;
         using RecordingServer server = new(log)
         {
-            Make = static s => new RecordingSession(s) { AtConnected = static x => Assert.True(x.SendAsync("welcome")) },
+            Make =
+                static s => new RecordingSession(s) { AtConnected = static x => Assert.True(x.SendAsync("welcome")) },
         };
         server.Start();
-        using RecordingClient client = new(clientLog, server.Chosen) { AtDisconnected = c => inEnd = c.SendAsync("late") };
+        using RecordingClient client =
+            new(clientLog, server.Chosen) { AtDisconnected = c => inEnd = c.SendAsync("late") };
         client.ConnectAsync();
         clientLog.Until("client: received welcome");
         server.Stop();
@@ -149,7 +156,10 @@ public sealed class TcpTests
     [Fact]
     public void A_connect_that_waits_leaves_the_bytes_to_Receive()
     {
-        using RecordingServer server = new(new Log()) { Make = static s => new RecordingSession(s) { AtConnected = static x => x.SendAsync("one two") } };
+        using RecordingServer server = new(new Log())
+        {
+            Make = static s => new RecordingSession(s) { AtConnected = static x => x.SendAsync("one two") }
+        };
         server.Start();
         Log log = new();
         using RecordingClient client = new(log, server.Chosen);
@@ -159,7 +169,8 @@ public sealed class TcpTests
         Assert.Equal(3, client.Receive(buffer));
         Assert.Equal("one", Encoding.ASCII.GetString(buffer));
         Assert.Equal(" ", client.Receive(1));
-        Assert.Equal(["client: connecting False", "client: connected True", "client: received one", "client: received  "], log.Lines);
+        Assert.Equal(["client: connecting False", "client: connected True", "client: received one",
+            "client: received  "], log.Lines);
         client.ReceiveAsync();
         log.Until("client: received two");
         Assert.Equal(4, client.Send("echo"));
@@ -275,7 +286,8 @@ public sealed class TcpTests
     {
         int made = 0;
         Log log = new(), stamped = new(), plain = new();
-        using RecordingServer server = new(log) { Make = s => Interlocked.Increment(ref made) == 1 ? new Stamping(s) : new RecordingSession(s) };
+        using RecordingServer server =
+            new(log) { Make = s => Interlocked.Increment(ref made) == 1 ? new Stamping(s) : new RecordingSession(s) };
         server.Start();
         using RecordingClient first = new(stamped, server.Chosen), second = new(plain, server.Chosen);
         first.ConnectAsync();
@@ -289,7 +301,8 @@ public sealed class TcpTests
 
     private sealed class Stamping(RecordingServer server) : RecordingSession(server)
     {
-        public override bool SendAsync(ReadOnlySpan<byte> buffer) => base.SendAsync(Encoding.ASCII.GetBytes($"[{Encoding.ASCII.GetString(buffer)}]").AsSpan());
+        public override bool SendAsync(ReadOnlySpan<byte> buffer) =>
+            base.SendAsync(Encoding.ASCII.GetBytes($"[{Encoding.ASCII.GetString(buffer)}]").AsSpan());
     }
 
     [Fact]
@@ -316,7 +329,8 @@ public sealed class TcpTests
         using ManualResetEventSlim gate = new();
         int made = 0;
         using RecordingServer server = new(new Log());
-        server.Make = s => Interlocked.Increment(ref made) == 1 ? new RecordingSession(s) { AtReceived = (_, _) => gate.Wait() } : new RecordingSession(s);
+        server.Make = s => Interlocked.Increment(ref made) == 1
+            ? new RecordingSession(s) { AtReceived = (_, _) => gate.Wait() } : new RecordingSession(s);
         server.Start();
         Log log = new();
         using RecordingClient first = new(new Log(), server.Chosen), second = new(log, server.Chosen);
@@ -354,7 +368,11 @@ public sealed class TcpTests
     public void A_callback_that_throws_ends_its_session_and_nothing_else()
     {
         Log log = new(), clientLog = new();
-        using RecordingServer server = new(log) { Make = static s => new RecordingSession(s) { AtReceived = static (_, text) => throw new FormatException(text) } };
+        using RecordingServer server = new(log)
+        {
+            Make =
+                static s => new RecordingSession(s) { AtReceived = static (_, text) => throw new FormatException(text) }
+        };
         server.Start();
         using RecordingClient client = new(clientLog, server.Chosen), other = new(new Log(), server.Chosen);
         Assert.True(client.Connect());
@@ -438,7 +456,8 @@ public sealed class TcpTests
         clientLog.Until("client: disconnected False");
         log.Until("session: disconnected False");
         Assert.False(server.IsStarted);
-        Assert.True(Stopwatch.GetElapsedTime(start) < TimeSpan.FromSeconds(4), "a stop in a callback of a session must not wait for that session");
+        Assert.True(Stopwatch.GetElapsedTime(start) < TimeSpan.FromSeconds(4),
+            "a stop in a callback of a session must not wait for that session");
     }
 
     [Fact]
@@ -468,7 +487,8 @@ public sealed class TcpTests
         Assert.True(one.SendAsync("x"));
         Assert.True(two.SendAsync("x"));
         log.Until("session: disconnected False", 2);
-        Assert.True(Stopwatch.GetElapsedTime(start) < TimeSpan.FromSeconds(4), "each waited for the other up to the time limit");
+        Assert.True(Stopwatch.GetElapsedTime(start) < TimeSpan.FromSeconds(4),
+            "each waited for the other up to the time limit");
     }
 
     [Fact]
@@ -494,7 +514,10 @@ public sealed class TcpTests
         using Setting setting = new(callbacks);
         Log log = new();
         int made = 0;
-        using RecordingServer server = new(log) { Make = s => Interlocked.Increment(ref made) % 2 == 1 ? new RecordingSession(s) : new Telling(s) };
+        using RecordingServer server = new(log)
+        {
+            Make = s => Interlocked.Increment(ref made) % 2 == 1 ? new RecordingSession(s) : new Telling(s)
+        };
         server.Start();
         for (int i = 1; i <= 4; i++)
         {
@@ -513,7 +536,8 @@ public sealed class TcpTests
 
         Assert.Equal(2, log.Count("session: sent 5 0"));
         // One session object per connection, even if one native session replaced another.
-        Assert.Equal((4, 4, 4), (made, log.Count("session: connecting False"), log.Count("session: disconnected False")));
+        Assert.Equal((4, 4, 4),
+            (made, log.Count("session: connecting False"), log.Count("session: disconnected False")));
         Assert.Equal(0, server.ConnectedSessions);
     }
 
@@ -525,7 +549,11 @@ public sealed class TcpTests
         using Setting setting = new(callbacks);
         Log log = new(), refusedLog = new();
         int made = 0;
-        using RecordingServer server = new(log) { Make = s => Interlocked.Increment(ref made) == 1 ? throw new FormatException("no session") : new RecordingSession(s) };
+        using RecordingServer server = new(log)
+        {
+            Make = s =>
+                Interlocked.Increment(ref made) == 1 ? throw new FormatException("no session") : new RecordingSession(s)
+        };
         server.Start();
         using RecordingClient refused = new(refusedLog, server.Chosen), next = new(new Log(), server.Chosen);
         Assert.True(refused.ConnectAsync());
@@ -566,7 +594,8 @@ public sealed class TcpTests
         Log log = new();
         using RecordingServer server = new(log) { AtConnected = _ => plain++ };
         server.Start();
-        RecordingClient[] clients = [.. Enumerable.Range(0, Count).Select(_ => new RecordingClient(new Log(), server.Chosen))];
+        RecordingClient[] clients = [.. Enumerable.Range(0, Count)
+            .Select(_ => new RecordingClient(new Log(), server.Chosen))];
         foreach (RecordingClient client in clients) client.ConnectAsync();
         log.Until("server: connected", Count);
         Log.Until(() => Volatile.Read(ref plain) == Count, "each to be counted");

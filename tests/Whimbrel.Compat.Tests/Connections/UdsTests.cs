@@ -29,7 +29,8 @@ public sealed class UdsTests
         Assert.True(server.Stop());
         Assert.False(File.Exists(path));
 
-        using (Socket stale = new(AddressFamily.Unix, SocketType.Stream, ProtocolType.Unspecified)) stale.Bind(new UnixDomainSocketEndPoint(path));
+        using (Socket stale = new(AddressFamily.Unix, SocketType.Stream, ProtocolType.Unspecified))
+            stale.Bind(new UnixDomainSocketEndPoint(path));
         Assert.True(server.Start());
         Assert.False(client.Connect() && !client.IsConnected);
         server.Stop();
@@ -64,7 +65,8 @@ public sealed class UdsTests
             set => _makes = value;
         }
 
-        protected override UdsSession CreateSession() => _makes ? new Echo(this) : throw new FormatException("no session");
+        protected override UdsSession CreateSession() =>
+            _makes ? new Echo(this) : throw new FormatException("no session");
 
         protected override void OnError(SocketError error) => log.Add($"server: error {error}");
 
@@ -78,7 +80,8 @@ public sealed class UdsTests
 
     private sealed class Client(string path, Log log) : UdsClient(path)
     {
-        protected override void OnReceived(byte[] buffer, long offset, long size) => log.Add("client: " + Encoding.UTF8.GetString(buffer, (int)offset, (int)size));
+        protected override void OnReceived(byte[] buffer, long offset, long size) =>
+            log.Add("client: " + Encoding.UTF8.GetString(buffer, (int)offset, (int)size));
 
         protected override void OnDisconnected() => log.Add("client: disconnected");
     }

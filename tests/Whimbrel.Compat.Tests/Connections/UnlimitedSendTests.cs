@@ -89,12 +89,14 @@ public sealed class UnlimitedSendTests
 
     private sealed class Echo(RecordingServer server) : TcpSession(server)
     {
-        protected override void OnReceived(byte[] buffer, long offset, long size) => Assert.True(SendAsync(buffer, offset, size));
+        protected override void OnReceived(byte[] buffer, long offset, long size) =>
+            Assert.True(SendAsync(buffer, offset, size));
     }
 
     [Theory]
     [MemberData(nameof(Cases))]
-    public async Task A_peer_that_reads_nothing_is_disconnected_after_StallTimeout_with_a_reason(EngineKind kind, Scheduling callbacks)
+    public async Task A_peer_that_reads_nothing_is_disconnected_after_StallTimeout_with_a_reason(EngineKind kind,
+        Scheduling callbacks)
     {
         const int Budget = 8 * 1024 * 1024;
         using SendRules rules = new(TimeSpan.FromSeconds(1), Budget);
@@ -144,7 +146,8 @@ public sealed class UnlimitedSendTests
         for (int left = 16; left > 1; left--)
         {
             Cost.Read(peer, some);
-            while (Environment.TickCount64 < until - ((left - 1) * 200)) Thread.Sleep(10); // tidy: waits because the peer is slow
+            // tidy: waits because the peer is slow
+            while (Environment.TickCount64 < until - ((left - 1) * 200)) Thread.Sleep(10);
         }
 
         Cost.Read(peer, some);
@@ -187,7 +190,8 @@ public sealed class UnlimitedSendTests
     // arrive.
     [Theory]
     [MemberData(nameof(Cases))]
-    public async Task A_multicast_arrives_when_SendAsync_returned_true_and_reports_no_error(EngineKind kind, Scheduling callbacks)
+    public async Task A_multicast_arrives_when_SendAsync_returned_true_and_reports_no_error(EngineKind kind,
+        Scheduling callbacks)
     {
         const int Clients = 20, Messages = 20_000, Size = 32;
         await using OnEngine engine = await OnEngine.StartAsync(kind, callbacks, mailboxLimitBytes: 64 * 1024);

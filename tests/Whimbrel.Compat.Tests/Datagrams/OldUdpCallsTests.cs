@@ -67,12 +67,16 @@ public sealed class OldUdpCallsTests
     [Theory]
     [InlineData(Scheduling.ThreadPool)]
     [InlineData(Scheduling.Inline)]
-    public void A_server_that_rearms_on_the_pool_in_OnSent_echoes_all_and_its_callbacks_stay_on_the_pool(Scheduling callbacks)
+    public void A_server_that_rearms_on_the_pool_in_OnSent_echoes_all_and_its_callbacks_stay_on_the_pool(
+        Scheduling callbacks)
     {
         using Setting setting = new(callbacks);
         using Echo server = new();
         Assert.True(server.Start());
-        using Socket client = new(AddressFamily.InterNetwork, SocketType.Dgram, ProtocolType.Udp) { ReceiveTimeout = (int)s_deadline.TotalMilliseconds };
+        using Socket client = new(AddressFamily.InterNetwork, SocketType.Dgram, ProtocolType.Udp)
+        {
+            ReceiveTimeout = (int)s_deadline.TotalMilliseconds
+        };
         client.Connect(server.Endpoint);
         byte[] got = new byte[16];
         for (int sent = 0, received = 0; received < 20_000; received++)
@@ -142,6 +146,7 @@ public sealed class OldUdpCallsTests
             Interlocked.Decrement(ref _running);
         }
 
-        protected override void OnSent(EndPoint endpoint, long sent) => ThreadPool.QueueUserWorkItem(_ => ReceiveAsync());
+        protected override void OnSent(EndPoint endpoint, long sent) =>
+            ThreadPool.QueueUserWorkItem(_ => ReceiveAsync());
     }
 }

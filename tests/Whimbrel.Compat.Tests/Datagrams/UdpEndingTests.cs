@@ -16,7 +16,8 @@ public sealed class UdpEndingTests
 
     [Theory]
     [MemberData(nameof(Cases))]
-    public async Task An_end_does_not_wait_for_a_callback_that_waits_for_a_lock_of_the_caller(EngineKind kind, Scheduling callbacks)
+    public async Task An_end_does_not_wait_for_a_callback_that_waits_for_a_lock_of_the_caller(EngineKind kind,
+        Scheduling callbacks)
     {
         await using OnEngine engine = await OnEngine.StartAsync(kind, callbacks);
         foreach (string how in (string[])["stop", "dispose", "restart", "disconnect", "reconnect", "dispose client"])

@@ -101,7 +101,8 @@ public sealed class UdpLifeTests : IUdpOwner
         await using Engine engine = new(new EngineOptions { Loops = 1 });
         DatagramOptions On() => new() { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) };
         Assert.True(_life.Open(On));
-        foreach ((Func<bool> begin, string told) in ((Func<bool>, string)[])[(_life.CloseLater, "closed"), (() => _life.OpenLater(On), "opened"), (JoinInCallback, "group")])
+        foreach ((Func<bool> begin, string told) in ((Func<bool>, string)[])[(_life.CloseLater, "closed"),
+            (() => _life.OpenLater(On), "opened"), (JoinInCallback, "group")])
         {
             using ManualResetEventSlim busy = new(), goOn = new();
             Task loop = engine.PostAsync(() =>
@@ -173,7 +174,8 @@ public sealed class UdpLifeTests : IUdpOwner
         resolving.Cancel();
         Assert.True(token.IsCancellationRequested);
         Assert.False(resolving.LookUps.IsCancellationRequested);
-        SocketException given = Assert.Throws<SocketException>(() => Resolving.LookUp(new DnsEndPoint("localhost", 1), token));
+        SocketException given =
+            Assert.Throws<SocketException>(() => Resolving.LookUp(new DnsEndPoint("localhost", 1), token));
         Assert.Equal(SocketError.OperationAborted, given.SocketErrorCode);
         Assert.IsType<IPEndPoint>(Resolving.LookUp(new DnsEndPoint("localhost", 1), resolving.LookUps));
     }
@@ -183,7 +185,8 @@ public sealed class UdpLifeTests : IUdpOwner
     void IDatagramOwner.TellSent(EndPoint peer, long bytes) => _log.Add("sent");
 
     // The machine may have no multicast route.
-    void IDatagramOwner.TellError(SocketError error) => _log.Add(error is SocketError.NetworkUnreachable or SocketError.HostUnreachable ? "group" : $"error {error}");
+    void IDatagramOwner.TellError(SocketError error) =>
+        _log.Add(error is SocketError.NetworkUnreachable or SocketError.HostUnreachable ? "group" : $"error {error}");
 
     void IDatagramOwner.TellTooLong(EndPoint peer, byte[] buffer) => _log.Add("too long");
 

@@ -66,14 +66,16 @@ public sealed class UdpTests
         Assert.True(server.Restart());
         Assert.Equal(bound, server.Endpoint);
         Assert.True(server.Stop());
-        Assert.Equal(["starting", "started", "stopping", "stopped", "starting", "started", "stopping", "stopped"], server.Events);
+        Assert.Equal(["starting", "started", "stopping", "stopped", "starting", "started", "stopping", "stopped"],
+            server.Events);
 
         using Collector client = new(1);
         Assert.True(client.Connect());
         Assert.False(client.Connect());
         Assert.True(client.Reconnect());
         Assert.True(client.Disconnect());
-        Assert.Equal(["connecting", "connected", "disconnecting", "disconnected", "connecting", "connected", "disconnecting", "disconnected"], client.Events);
+        Assert.Equal(["connecting", "connected", "disconnecting", "disconnected", "connecting", "connected",
+            "disconnecting", "disconnected"], client.Events);
     }
 
     [Fact]
@@ -82,7 +84,8 @@ public sealed class UdpTests
         using EchoServer server = new();
         Assert.True(server.Start());
         using EchoServer second = new(((IPEndPoint)server.Endpoint).Port);
-        Assert.Equal(SocketError.AddressAlreadyInUse, Assert.Throws<SocketException>(() => second.Start()).SocketErrorCode);
+        Assert.Equal(SocketError.AddressAlreadyInUse,
+            Assert.Throws<SocketException>(() => second.Start()).SocketErrorCode);
         Assert.False(second.IsStarted);
     }
 
@@ -338,7 +341,8 @@ public sealed class UdpTests
         Assert.Contains("left", first.Events);
     }
 
-    private sealed class EchoServer(int port = 0, IPAddress? address = null) : UdpServer(address ?? IPAddress.Loopback, port)
+    private sealed class EchoServer(int port = 0, IPAddress? address = null)
+        : UdpServer(address ?? IPAddress.Loopback, port)
     {
         internal bool Arms { get; init; } = true;
 

@@ -61,7 +61,8 @@ internal static class Builders
         new(
             "Request: ToString, properties, Clear",
             static () => Seen.Lines(
-                static () => Lines(new HttpRequest().SetBegin("POST", "/a").SetHeader("A", "b").SetBody("text").ToString()),
+                static () => Lines(new HttpRequest().SetBegin("POST", "/a").SetHeader("A", "b").SetBody("text")
+                    .ToString()),
                 RequestProperties,
                 static () =>
             {
@@ -89,7 +90,8 @@ internal static class Builders
             static () => Seen.Lines(
                 static () => Answer(static r => r.MakeOkResponse()),
                 static () => Answer(static r => r.MakeHeadResponse()),
-                static () => Answer(static r => r.MakeOptionsResponse()) + Answer(static r => r.MakeOptionsResponse("GET")),
+                static () => Answer(static r => r.MakeOptionsResponse())
+                    + Answer(static r => r.MakeOptionsResponse("GET")),
                 static () => Answer(static r => r.MakeTraceResponse(new HttpRequest().MakeTraceRequest("/a")))),
             "HTTP/1.1 200 OK|Content-Length: 0|| ~ HTTP/1.1 200 OK|Content-Length: 0|| ~ HTTP/1.1 200 OK|Allow: "
             + "HEAD,GET,POST,PUT,DELETE,OPTIONS,TRACE|Content-Length: 0||HTTP/1.1 200 OK|Allow: "
@@ -98,7 +100,8 @@ internal static class Builders
         new(
             "Responses: errors with and without text",
             static () => Seen.Lines(
-                static () => Answer(static r => r.MakeErrorResponse("why")) + Answer(static r => r.MakeErrorResponse(404, "why")),
+                static () => Answer(static r => r.MakeErrorResponse("why"))
+                    + Answer(static r => r.MakeErrorResponse(404, "why")),
                 static () => Answer(static r => r.MakeErrorResponse()) + Answer(static r => r.MakeErrorResponse(404))),
             "HTTP/1.1 500 Internal Server Error|Content-Type: text/plain; charset=UTF-8|Content-Length: "
             + "3||whyHTTP/1.1 404 Not Found|Content-Type: text/plain; charset=UTF-8|Content-Length: 3||why ~ "
@@ -118,7 +121,8 @@ internal static class Builders
             static () => Seen.Lines(
                 static () => Answer(static r => r.SetBegin(200).SetCookie("a", "b").SetBody()),
                 static () => Answer(static r =>
-                r.SetBegin(200).SetCookie("a", "b", 10, "/p", "example.com", secure: false, strict: false, httpOnly: false).SetBody())),
+                r.SetBegin(200).SetCookie("a", "b", 10, "/p", "example.com", secure: false, strict: false,
+                    httpOnly: false).SetBody())),
             "HTTP/1.1 200 OK|Set-Cookie: a=b; Max-Age=86400; Secure; SameSite=Strict; HttpOnly|Content-Length: "
             + "0|| ~ HTTP/1.1 200 OK|Set-Cookie: a=b; Max-Age=10; Domain=example.com; Path=/p|Content-Length: 0||"),
         new(
@@ -163,7 +167,8 @@ internal static class Builders
 
     private static string RequestProperties()
     {
-        HttpRequest request = new HttpRequest().SetBegin("POST", "/a?b").SetHeader("X", "1").SetCookie("c", "d").SetBody("text");
+        HttpRequest request = new HttpRequest().SetBegin("POST", "/a?b").SetHeader("X", "1").SetCookie("c", "d")
+            .SetBody("text");
         return Seen.All(
             () => request.IsEmpty, () => request.IsErrorSet, () => request.Method, () => request.Url,
             () => request.Protocol,

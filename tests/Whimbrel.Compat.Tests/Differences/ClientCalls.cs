@@ -218,7 +218,8 @@ internal static class ClientCalls
     {
         using TcpServer server = new(IPAddress.Loopback, 0);
         server.Start();
-        using TcpClient client = new(new DnsEndPoint("localhost", ((IPEndPoint)server.Endpoint).Port, AddressFamily.InterNetwork));
+        using TcpClient client = new(new DnsEndPoint("localhost", ((IPEndPoint)server.Endpoint).Port,
+            AddressFamily.InterNetwork));
         return Seen.All(() => client.Connect(), () => client.IsConnected, () => client.Endpoint is DnsEndPoint);
     }
 
@@ -229,7 +230,8 @@ internal static class ClientCalls
         return $"{Seen.All(() => client.Connect(), () => client.IsConnected)} {Seen.Of(log)}";
     }
 
-    private sealed class NamedClient(Log log) : TcpClient(new DnsEndPoint("no-such-name.invalid", 1, AddressFamily.InterNetwork))
+    private sealed class NamedClient(Log log)
+        : TcpClient(new DnsEndPoint("no-such-name.invalid", 1, AddressFamily.InterNetwork))
     {
         protected override void OnConnecting() => log.Add("connecting");
 

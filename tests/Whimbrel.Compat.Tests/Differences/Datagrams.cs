@@ -230,7 +230,8 @@ internal static class Datagrams
     }
 
     private static string Count(object of) =>
-        Seen.Properties(of, "BytesPending", "BytesSending", "BytesSent", "BytesReceived", "DatagramsSent", "DatagramsReceived");
+        Seen.Properties(of, "BytesPending", "BytesSending", "BytesSent", "BytesReceived", "DatagramsSent",
+            "DatagramsReceived");
 
     private static string Before()
     {
@@ -361,7 +362,8 @@ internal static class Datagrams
         peer.ReceiveFrom(new byte[8], ref from);
         peer.SendTo("0123456789abcdefghij"u8, from);
         Log.Until(
-            () => log.Lines.Any(static l => l.StartsWith("received", StringComparison.Ordinal) || l.StartsWith("error", StringComparison.Ordinal)),
+            () => log.Lines.Any(static l => l.StartsWith("received", StringComparison.Ordinal)
+                || l.StartsWith("error", StringComparison.Ordinal)),
             Seen.Of(log));
         return $"{Seen.One(() => client.IsConnected)} {Seen.Of(log)}";
     }

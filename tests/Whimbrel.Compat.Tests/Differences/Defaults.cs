@@ -43,11 +43,14 @@ internal static class Defaults
             "Flags of new objects",
             static () => Seen.Lines(
                 static () => Seen.Properties(
-                new WsClient(IPAddress.Loopback, 1), "IsConnected", "IsConnecting", "IsDisposed", "IsSocketDisposed", "Port", "Address"),
+                new WsClient(IPAddress.Loopback, 1), "IsConnected", "IsConnecting", "IsDisposed", "IsSocketDisposed",
+                "Port", "Address"),
                 static () => Seen.Properties(
-                new UdpClient(IPAddress.Loopback, 1), "IsConnected", "IsDisposed", "IsSocketDisposed", "Port", "Address", "Endpoint", "OptionMulticast"),
+                new UdpClient(IPAddress.Loopback, 1), "IsConnected", "IsDisposed", "IsSocketDisposed", "Port",
+                "Address", "Endpoint", "OptionMulticast"),
                 static () => Seen.Properties(
-                new TcpSession(new TcpServer(IPAddress.Loopback, 0)), "IsConnected", "IsDisposed", "IsSocketDisposed", "Socket", "BytesSent"),
+                new TcpSession(new TcpServer(IPAddress.Loopback, 0)), "IsConnected", "IsDisposed", "IsSocketDisposed",
+                "Socket", "BytesSent"),
                 static () =>
             {
                 HttpServer server = new(IPAddress.Loopback, 0);
@@ -60,7 +63,8 @@ internal static class Defaults
         new(
             "A new SslContext",
             static () => Seen.Properties(
-            new SslContext(), "Protocols", "Certificate", "Certificates", "ClientCertificateRequired", "CertificateValidationCallback"),
+            new SslContext(), "Protocols", "Certificate", "Certificates", "ClientCertificateRequired",
+            "CertificateValidationCallback"),
             "Protocols=Tls13 Certificate=null Certificates=null ClientCertificateRequired=False "
             + "CertificateValidationCallback=null"),
     ];

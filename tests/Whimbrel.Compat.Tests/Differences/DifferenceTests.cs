@@ -13,7 +13,8 @@ public sealed class DifferenceTests
 
     private static readonly Behaviour[] s_withCallbacks =
     [
-        .. ServerCalls.All, .. SessionCalls.All, .. ClientCalls.All, .. Datagrams.All, .. Messages.All, .. LocalAndTls.All, .. CSharpCalls.All,
+        .. ServerCalls.All, .. SessionCalls.All, .. ClientCalls.All, .. Datagrams.All, .. Messages.All,
+        .. LocalAndTls.All, .. CSharpCalls.All,
     ];
 
     private static readonly Behaviour[] s_all = [.. s_still, .. s_withCallbacks];
@@ -42,7 +43,8 @@ public sealed class DifferenceTests
         Assert.Equal(s_all.Length, s_all.Select(static b => b.Name).Distinct().Count());
         Assert.InRange(s_all.Length, 1, 108);
         string[] missing = [.. s_all.Where(static b => b.Here is not null && b.Here != b.Original)
-            .Where(b => b.Row is null || !page.Contains($"\n| {b.Row}", StringComparison.Ordinal)).Select(static b => $"{b.Name}: {b.Row}")];
+            .Where(b => b.Row is null || !page.Contains($"\n| {b.Row}", StringComparison.Ordinal))
+            .Select(static b => $"{b.Name}: {b.Row}")];
         Assert.Empty(missing);
         Assert.DoesNotContain(s_all, static b => b.Here == b.Original || (b.Here is null && b.Row is not null));
     }

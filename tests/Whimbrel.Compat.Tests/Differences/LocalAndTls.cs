@@ -110,7 +110,8 @@ internal static class LocalAndTls
     private static SslContext ServerContext() => new(SslProtocols.Tls12, TestCertificates.Server);
 
     private static SslContext ClientContext(bool accepts = true) =>
-        new(SslProtocols.Tls12, TestCertificates.Server, (RemoteCertificateValidationCallback)((_, _, _, _) => accepts));
+        new(SslProtocols.Tls12, TestCertificates.Server,
+            (RemoteCertificateValidationCallback)((_, _, _, _) => accepts));
 
     private sealed class SecureServer(Log log, SslContext context) : SslServer(context, IPAddress.Loopback, 0)
     {
@@ -137,7 +138,8 @@ internal static class LocalAndTls
         protected override void OnDisconnected() => log.Add($"session: disconnected {IsConnected} {IsHandshaked}");
     }
 
-    private sealed class SecureClient(Log log, SslContext context, int port) : SslClient(context, IPAddress.Loopback, port)
+    private sealed class SecureClient(Log log, SslContext context, int port)
+        : SslClient(context, IPAddress.Loopback, port)
     {
         protected override void OnConnecting() => log.Add($"client: connecting {IsConnected} {IsHandshaked}");
 

@@ -151,7 +151,8 @@ internal static class Messages
         try
         {
             peer.ReceiveTimeout = 2000;
-            while (Count() < requests && peer.Receive(buffer) is > 0 and int count) answer += Encoding.UTF8.GetString(buffer, 0, count);
+            while (Count() < requests && peer.Receive(buffer) is > 0 and int count)
+                answer += Encoding.UTF8.GetString(buffer, 0, count);
         }
         catch (SocketException)
         {
@@ -431,13 +432,15 @@ internal static class Messages
             () => session.SendText("ab"), () => session.SendBinary(new byte[126]),
             () => session.SendBinary(new byte[65536]), () => session.SendPing(""),
             () => session.SendPong("x"), () => session.SendClose(1001, "why"));
-        return $"{Lines(answer)} {sizes} {Hex(4)} {Hex(4 + 126)[..8]} {Hex(10 + 65536)[..20]} {Hex(2)} {Hex(3)} {Hex(7)}";
+        return $"{Lines(answer)} {sizes} {Hex(4)} {Hex(4 + 126)[..8]} {Hex(10 + 65536)[..20]} {Hex(2)} "
+            + $"{Hex(3)} {Hex(7)}";
 
         string Hex(int size)
         {
             byte[] bytes = new byte[size];
             int got = 0;
-            while (got < size && peer.Receive(bytes, got, size - got, SocketFlags.None) is > 0 and int count) got += count;
+            while (got < size && peer.Receive(bytes, got, size - got, SocketFlags.None) is > 0 and int count)
+                got += count;
             return Convert.ToHexString(bytes);
         }
     }

@@ -8,7 +8,8 @@ internal sealed class Pair : IDisposable
 {
     private volatile TcpSession? _session;
 
-    internal Pair(Action<RecordingServer>? prepare = null, Func<Log, int, RecordingClient>? make = null, bool isSync = false)
+    internal Pair(Action<RecordingServer>? prepare = null, Func<Log, int, RecordingClient>? make = null,
+        bool isSync = false)
     {
         Server = new RecordingServer(Log) { AtConnected = s => _session = s };
         prepare?.Invoke(Server);

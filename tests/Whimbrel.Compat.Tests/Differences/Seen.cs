@@ -25,7 +25,8 @@ internal static class Seen
 
     /// <summary>The lines that begin with the word, without it.</summary>
     internal static string Of(Log log, string word) =>
-        string.Join(", ", log.Lines.Where(l => l.StartsWith(word + ":", StringComparison.Ordinal)).Select(l => l[(word.Length + 2)..]));
+        string.Join(", ", log.Lines.Where(l => l.StartsWith(word + ":", StringComparison.Ordinal))
+            .Select(l => l[(word.Length + 2)..]));
 
     /// <summary>All lines.</summary>
     internal static string Of(Log log) => string.Join(", ", log.Lines);
@@ -36,6 +37,7 @@ internal static class Seen
 
     /// <summary>Values of all options.</summary>
     internal static string Options(object of) => string.Join(' ', of.GetType().GetProperties()
-        .Where(static p => p.Name.StartsWith("Option", StringComparison.Ordinal)).OrderBy(static p => p.Name, StringComparer.Ordinal)
+        .Where(static p => p.Name.StartsWith("Option", StringComparison.Ordinal))
+        .OrderBy(static p => p.Name, StringComparer.Ordinal)
         .Select(p => $"{p.Name[6..]}={p.GetValue(of)}"));
 }

@@ -225,7 +225,8 @@ internal static class ServerCalls
         pair.Server.Start();
         return $"{fresh} | {used} | {left} | {stopped} | {Count()}";
 
-        string Count() => Seen.Properties(pair.Server, "ConnectedSessions", "BytesPending", "BytesSent", "BytesReceived");
+        string Count() =>
+            Seen.Properties(pair.Server, "ConnectedSessions", "BytesPending", "BytesSent", "BytesReceived");
     }
 
     private static string Find()

@@ -247,7 +247,8 @@ internal static class SessionCalls
         log.Until("session: " + "BytesPending=0 BytesSending=0 BytesSent=0 BytesReceived=5");
         peer.Dispose();
         log.Until("server: disconnected");
-        return string.Join(" | ", log.Lines.Where(static l => l.Contains("Bytes", StringComparison.Ordinal)).Select(static l => l[9..]));
+        return string.Join(" | ",
+            log.Lines.Where(static l => l.Contains("Bytes", StringComparison.Ordinal)).Select(static l => l[9..]));
     }
 
     private static string Count(TcpSession session) =>
@@ -308,10 +309,12 @@ internal static class SessionCalls
 
     private static string SendLimit()
     {
-        using Pair pair = new(static s => s.Make = static own => new RecordingSession(own) { OptionSendBufferLimit = 8 });
+        using Pair pair =
+            new(static s => s.Make = static own => new RecordingSession(own) { OptionSendBufferLimit = 8 });
         string text = Seen.All(() => pair.Session.SendAsync("123456789"), () => pair.Session.SendAsync("12345678"));
         pair.ClientLog.Until("client: received 12345678");
-        return $"{text} {Seen.All(() => pair.Session.IsConnected)} {string.Join(", ", pair.Log.Lines.Where(static l => l.Contains("error")))}";
+        return $"{text} {Seen.All(() => pair.Session.IsConnected)} "
+            + $"{string.Join(", ", pair.Log.Lines.Where(static l => l.Contains("error")))}";
     }
 
     private static string ReceiveLimit()
@@ -319,7 +322,8 @@ internal static class SessionCalls
         using Pair pair = new(static s =>
         {
             s.OptionReceiveBufferSize = 16;
-            s.Make = static own => new RecordingSession(own) { OptionReceiveBufferLimit = 16, AtReceived = static (_, _) => { } };
+            s.Make = static own =>
+                new RecordingSession(own) { OptionReceiveBufferLimit = 16, AtReceived = static (_, _) => { } };
         });
         int before = pair.Log.Lines.Length;
         pair.Client.SendAsync(new byte[64]);
@@ -346,7 +350,8 @@ internal static class SessionCalls
 
         protected override void OnReceived(byte[] buffer, long offset, long size)
         {
-            Told.Add($"{offset} {size} of {buffer.Length}, {(ReferenceEquals(_last, buffer) ? "the same" : "a new one")}");
+            Told.Add(
+                $"{offset} {size} of {buffer.Length}, {(ReferenceEquals(_last, buffer) ? "the same" : "a new one")}");
             _last = buffer;
         }
     }

@@ -17,7 +17,8 @@ internal static class Tools
                 static () => string.Join(", ", new[] { 0, 0.000001, 0.5, 1, 999.9, 1000, 61_000, 3_661_001 }
                 .Select(Utilities.GenerateTimePeriod)),
                 static () => Seen.All(
-                static () => "name!".RemoveSuffix('!'), static () => "name.txt".RemoveSuffix(".txt"), static () => "name".RemoveSuffix("x"),
+                static () => "name!".RemoveSuffix('!'), static () => "name.txt".RemoveSuffix(".txt"),
+                static () => "name".RemoveSuffix("x"),
                 static () => " a\tb ".RemoveWhiteSpace())),
             "0 bytes, 1 bytes, 1023 bytes, 1.000 KiB, 1.512 KiB, 1.000 MiB, 4.672 GiB, 4.560 TiB ~ 0 ns, 1 ns, "
             + "500.000 mcs, 1.000 ms, 999.900 ms, 1.000 s, 1:01.000 m, 1:01:01.001 h ~ name name name ab"),

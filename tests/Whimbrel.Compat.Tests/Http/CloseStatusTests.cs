@@ -33,7 +33,8 @@ public sealed class CloseStatusTests
 
     [Theory]
     [MemberData(nameof(Cases))]
-    public void CloseAsync_accepts_any_status_and_sends_one_that_is_allowed(int status, string? reason, int expected, string text)
+    public void CloseAsync_accepts_any_status_and_sends_one_that_is_allowed(int status, string? reason, int expected,
+        string text)
     {
         using WsHost host = new();
         using Talking client = new(host.PortNumber);
@@ -48,7 +49,8 @@ public sealed class CloseStatusTests
 
     [Theory]
     [MemberData(nameof(Cases))]
-    public void SendClose_and_CloseAll_of_a_server_write_the_same_frame(int status, string? reason, int expected, string text)
+    public void SendClose_and_CloseAll_of_a_server_write_the_same_frame(int status, string? reason, int expected,
+        string text)
     {
         using WsHost host = new();
         using Socket peer = Cost.Connect(host.PortNumber);

@@ -61,7 +61,8 @@ public sealed class HttpClientTests
         for (int i = 0; i < 50; i++)
         {
             host.Answer = static (_, _) => { };
-            await Assert.ThrowsAsync<TimeoutException>(() => client.SendGetRequest("/slow", TimeSpan.FromMilliseconds(5)));
+            await Assert.ThrowsAsync<TimeoutException>(
+                () => client.SendGetRequest("/slow", TimeSpan.FromMilliseconds(5)));
             host.Answer = usual;
             Assert.Equal("GET /again ", (await client.SendGetRequest("/again")).Body);
         }
@@ -75,11 +76,15 @@ public sealed class HttpClientTests
         using (HttpClientEx client = new(IPAddress.Loopback, script.Port))
         {
             script.Play("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc", thenClose: true);
-            Assert.Contains("not finished", (await Assert.ThrowsAsync<InvalidOperationException>(() => client.SendGetRequest("/"))).Message, StringComparison.Ordinal);
+            Assert.Contains("not finished",
+                (await Assert.ThrowsAsync<InvalidOperationException>(() => client.SendGetRequest("/"))).Message,
+                StringComparison.Ordinal);
             script.Play("", thenClose: true);
             await Assert.ThrowsAsync<InvalidOperationException>(() => client.SendGetRequest("/"));
             script.Play("HTTP/1.1 20\r\n\r\n", thenClose: false);
-            Assert.Contains("status line", (await Assert.ThrowsAsync<InvalidOperationException>(() => client.SendGetRequest("/"))).Message, StringComparison.Ordinal);
+            Assert.Contains("status line",
+                (await Assert.ThrowsAsync<InvalidOperationException>(() => client.SendGetRequest("/"))).Message,
+                StringComparison.Ordinal);
             script.Play("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nall", thenClose: true);
             Assert.Equal("all", (await client.SendGetRequest("/")).Body);
         }
@@ -96,14 +101,18 @@ public sealed class HttpClientTests
     {
         using Script script = new();
         using Asking client = new(script.Port);
-        script.Play("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No Content\r\n\r\nHTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n"
-            + "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\n\r\nHTTP/1.1 200 OK\r\n\r\nto the end", thenClose: true, requests: 5);
+        script.Play("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No Content\r\n\r\nHTTP/1.1 304 Not "
+            + "Modified\r\nContent-Length: 5\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n"
+            + "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\n\r\nHTTP/1.1 200 "
+            + "OK\r\n\r\nto the end", thenClose: true, requests: 5);
         Assert.True(client.ConnectAsync());
         WebHost.Until(() => client.IsConnected);
-        foreach (string method in (string[])["PUT", "GET", "HEAD", "GET", "GET"]) Assert.True(client.SendRequestAsync(client.Request.SetBegin(method, "/").SetBody()));
+        foreach (string method in (string[])["PUT", "GET", "HEAD", "GET", "GET"])
+            Assert.True(client.SendRequestAsync(client.Request.SetBegin(method, "/").SetBody()));
         WebHost.Until(() => client.Told.Contains("gone"));
         Assert.Equal(["204 ", "304 ", "200 ", "200 abc", "200 to the end", "gone"], client.Told);
-        Assert.Contains(string.Create(CultureInfo.InvariantCulture, $"PUT / HTTP/1.1\r\nHost: 127.0.0.1:{script.Port}\r\n"), script.Heard, StringComparison.Ordinal);
+        Assert.Contains(string.Create(CultureInfo.InvariantCulture,
+            $"PUT / HTTP/1.1\r\nHost: 127.0.0.1:{script.Port}\r\n"), script.Heard, StringComparison.Ordinal);
     }
 
     [Fact]
@@ -111,7 +120,8 @@ public sealed class HttpClientTests
     {
         using Script script = new();
         using Asking client = new(script.Port);
-        script.Play("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", thenClose: false);
+        script.Play("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+            thenClose: false);
         client.ConnectAsync();
         WebHost.Until(() => client.IsConnected);
         client.SendRequestAsync(client.Request.MakeGetRequest("/"));
@@ -123,9 +133,11 @@ public sealed class HttpClientTests
     {
         internal ConcurrentQueue<string> Told { get; } = new();
 
-        protected override void OnReceivedResponse(HttpResponse response) => Told.Enqueue($"{response.Status} {response.Body}");
+        protected override void OnReceivedResponse(HttpResponse response) =>
+            Told.Enqueue($"{response.Status} {response.Body}");
 
-        protected override void OnReceivedResponseError(HttpResponse response, string error) => Told.Enqueue($"error {error}");
+        protected override void OnReceivedResponseError(HttpResponse response, string error) =>
+            Told.Enqueue($"error {error}");
 
         protected override void OnDisconnected()
         {

@@ -44,7 +44,8 @@ public sealed class HttpCostTests
             Assert.True(server.Start());
             int port = ((IPEndPoint)server.Endpoint).Port;
             using Socket first = Cost.Connect(port), second = Cost.Connect(port);
-            byte[] one = Encoding.ASCII.GetBytes($"GET /{new string('a', 90)} HTTP/1.1\r\nHost: localhost\r\n\r\n"), other = [.. "POST /b HTTP/1.1\r\nHost: localhost\r\nContent-Length: 40\r\n\r\n"u8, .. new byte[40]];
+            byte[] one = Encoding.ASCII.GetBytes($"GET /{new string('a', 90)} HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+                other = [.. "POST /b HTTP/1.1\r\nHost: localhost\r\nContent-Length: 40\r\n\r\n"u8, .. new byte[40]];
             byte[] answer = new byte[AnswerLength];
             long came = 0;
             for (int cut = 1; cut < Math.Min(one.Length, other.Length); cut++)
@@ -119,7 +120,8 @@ public sealed class HttpCostTests
         Assert.True(server.Start());
         Assert.InRange(CostOfAsking(server, out _), 0, 1);
         Assert.Equal("POST /echo HTTP/1.1", server.Last);
-        foreach (string line in (string[])["GET /ech HTTP/1.1", "HEAD /echo HTTP/1.1", "GET /echp HTTP/1.1", "GET /echo HTTP/1.0", $"GET /{new string('x', 200)} HTTP/1.1"])
+        foreach (string line in (string[])["GET /ech HTTP/1.1", "HEAD /echo HTTP/1.1", "GET /echp HTTP/1.1",
+            "GET /echo HTTP/1.0", $"GET /{new string('x', 200)} HTTP/1.1"])
         {
             using Socket other = Cost.Connect(((IPEndPoint)server.Endpoint).Port);
             foreach (string asked in (string[])[line, "GET /echo HTTP/1.1", line, line])
@@ -179,7 +181,11 @@ public sealed class HttpCostTests
         Assert.InRange(cost, 0, 2500);
     }
 
-    private static byte[] Asking { get; } = [.. "GET /echo HTTP/1.1\r\nHost: localhost\r\n\r\nPOST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\nContent-Length: 100\r\n\r\n"u8, .. s_body];
+    private static byte[] Asking { get; } =
+    [
+        .. "GET /echo HTTP/1.1\r\nHost: localhost\r\n\r\nPOST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\nContent-Length: 100\r\n\r\n"u8,
+        .. s_body
+    ];
 
     private static int AnswerLength { get; } = (int)new HttpResponse().MakeGetResponse(s_body, "text/plain").Cache.Size;
 
@@ -230,7 +236,8 @@ public sealed class HttpCostTests
 
     private sealed class PlainSession(HttpServer server) : HttpSession(server)
     {
-        protected override void OnReceivedRequest(HttpRequest request) => SendResponseAsync(Response.MakeGetResponse(s_body, "text/plain"));
+        protected override void OnReceivedRequest(HttpRequest request) =>
+            SendResponseAsync(Response.MakeGetResponse(s_body, "text/plain"));
     }
 
     private sealed class SocketServer() : WsServer(IPAddress.Loopback, 0)
@@ -239,7 +246,8 @@ public sealed class HttpCostTests
 
         private sealed class SocketSession(WsServer server) : WsSession(server)
         {
-            public override void OnWsReceived(byte[] buffer, long offset, long size) => SendBinaryAsync(buffer, offset, size);
+            public override void OnWsReceived(byte[] buffer, long offset, long size) =>
+                SendBinaryAsync(buffer, offset, size);
         }
     }
 
@@ -265,13 +273,15 @@ public sealed class HttpCostTests
         }
     }
 
-    private sealed class TlsServer() : HttpsServer(new SslContext(SslProtocols.Tls13, SslTests.Certificate), IPAddress.Loopback, 0)
+    private sealed class TlsServer()
+        : HttpsServer(new SslContext(SslProtocols.Tls13, SslTests.Certificate), IPAddress.Loopback, 0)
     {
         protected override SslSession CreateSession() => new TlsSession(this);
     }
 
     private sealed class TlsSession(HttpsServer server) : HttpsSession(server)
     {
-        protected override void OnReceivedRequest(HttpRequest request) => SendResponseAsync(Response.MakeGetResponse(s_body, "text/plain"));
+        protected override void OnReceivedRequest(HttpRequest request) =>
+            SendResponseAsync(Response.MakeGetResponse(s_body, "text/plain"));
     }
 }

@@ -13,7 +13,8 @@ public sealed class HttpServerTests
     {
         using WebHost host = new();
         string answer = host.Ask("POST /a?b HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nhi", until: "POST /a?b hi");
-        Assert.StartsWith("HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=UTF-8\r\nContent-Length: 12\r\n\r\n", answer, StringComparison.Ordinal);
+        Assert.StartsWith("HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=UTF-8\r\nContent-Length: 12\r\n\r\n",
+            answer, StringComparison.Ordinal);
         Assert.Equal(["header POST /a?b", "request POST /a?b hi"], host.Told);
     }
 
@@ -23,9 +24,12 @@ public sealed class HttpServerTests
     public void H3_a_chunked_body_is_read_to_its_end_and_comes_with_its_length()
     {
         using WebHost host = new();
-        host.Answer = static (session, request) => session.SendResponseAsync(session.Response.MakeGetResponse(request.Cache.ToString()));
-        string answer = host.Ask("PUT /c HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n4\r\na\r\n\r\r\n3\r\n\nbc\r\n0\r\n\r\n", until: "bc");
-        Assert.EndsWith("PUT /c HTTP/1.1\r\nHost: h\r\nContent-Length: 7\r\n\r\na\r\n\r\nbc", answer, StringComparison.Ordinal);
+        host.Answer = static (session, request) =>
+            session.SendResponseAsync(session.Response.MakeGetResponse(request.Cache.ToString()));
+        string answer = host.Ask("PUT /c HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: "
+            + "chunked\r\n\r\n4\r\na\r\n\r\r\n3\r\n\nbc\r\n0\r\n\r\n", until: "bc");
+        Assert.EndsWith("PUT /c HTTP/1.1\r\nHost: h\r\nContent-Length: 7\r\n\r\na\r\n\r\nbc", answer,
+            StringComparison.Ordinal);
     }
 
     [Theory]
@@ -51,8 +55,10 @@ public sealed class HttpServerTests
     public void H1_a_header_without_end_ends_at_its_limit()
     {
         using WebHost host = new();
-        Assert.StartsWith("HTTP/1.1 431 ", host.Ask("GET / HTTP/1.1\r\nHost: h\r\nX: " + new string('x', 20_000)), StringComparison.Ordinal);
-        Assert.StartsWith("HTTP/1.1 431 ", host.Ask("GET / HTTP/1.1\r\nHost: h\r\n" + string.Concat(Enumerable.Range(0, 200).Select(static i => $"X{i}: 1\r\n"))), StringComparison.Ordinal);
+        Assert.StartsWith("HTTP/1.1 431 ", host.Ask("GET / HTTP/1.1\r\nHost: h\r\nX: " + new string('x', 20_000)),
+            StringComparison.Ordinal);
+        Assert.StartsWith("HTTP/1.1 431 ", host.Ask("GET / HTTP/1.1\r\nHost: h\r\n"
+            + string.Concat(Enumerable.Range(0, 200).Select(static i => $"X{i}: 1\r\n"))), StringComparison.Ordinal);
     }
 
     [Theory]
@@ -60,7 +66,14 @@ public sealed class HttpServerTests
     [InlineData("PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nab")]
     public void H1_a_request_that_does_not_come_in_time_ends_and_an_idle_connection_lives(string begun)
     {
-        using WebHost host = new() { Limits = new HttpOptions { HeadTimeout = TimeSpan.FromMilliseconds(100), BodyTimeout = TimeSpan.FromMilliseconds(100) } };
+        using WebHost host = new()
+        {
+            Limits = new HttpOptions
+            {
+                HeadTimeout = TimeSpan.FromMilliseconds(100),
+                BodyTimeout = TimeSpan.FromMilliseconds(100)
+            }
+        };
         using Socket idle = host.ConnectPeer();
         idle.Send("GET /first HTTP/1.1\r\nHost: h\r\n\r\n"u8);
         Assert.EndsWith("GET /first ", WebHost.Read(idle, "GET /first "), StringComparison.Ordinal);
@@ -74,10 +87,12 @@ public sealed class HttpServerTests
     public void H4_requests_in_one_segment_and_in_many_are_all_answered_in_order()
     {
         using WebHost host = new();
-        string requests = string.Concat(Enumerable.Range(0, 20).Select(static i => string.Create(CultureInfo.InvariantCulture, $"POST /{i} HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\n{i % 10}")));
+        string requests = string.Concat(Enumerable.Range(0, 20).Select(static i => string.Create(
+            CultureInfo.InvariantCulture, $"POST /{i} HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\n{i % 10}")));
         string answer = host.Ask(requests, until: "POST /19 9");
         Assert.Equal(20, answer.Split("HTTP/1.1 200 OK").Length - 1);
-        string[] expected = [.. Enumerable.Range(0, 20).Select(static i => string.Create(CultureInfo.InvariantCulture, $"request POST /{i} {i % 10}"))];
+        string[] expected = [.. Enumerable.Range(0, 20)
+            .Select(static i => string.Create(CultureInfo.InvariantCulture, $"request POST /{i} {i % 10}"))];
         Assert.Equal(expected, host.Told.Where(static t => t.StartsWith("request", StringComparison.Ordinal)));
 
         using Socket socket = host.ConnectPeer();
@@ -112,7 +127,8 @@ public sealed class HttpServerTests
         socket.Send("GET / HTTP/1.0\r\n\r\n"u8);
         WebHost.Until(() => host.Told.Count == 2);
         later.SetResult();
-        Assert.Equal("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 6\r\n\r\nabcdef", WebHost.Read(socket, until: null));
+        Assert.Equal("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 6\r\n\r\nabcdef",
+            WebHost.Read(socket, until: null));
     }
 
     [Fact]
@@ -122,7 +138,8 @@ public sealed class HttpServerTests
         WebHost.Serving? asked = null;
         host.Answer = (session, _) => Volatile.Write(ref asked, session);
         using Socket socket = host.ConnectPeer();
-        socket.Send("GET /last HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\nGET /behind HTTP/1.1\r\nHost: h\r\n\r\n"u8);
+        socket.Send(
+            "GET /last HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\nGET /behind HTTP/1.1\r\nHost: h\r\n\r\n"u8);
         WebHost.Until(() => Volatile.Read(ref asked) is not null);
         asked!.SendResponseAsync(asked.Response.MakeGetResponse("all"));
         Assert.EndsWith("\r\n\r\nall", WebHost.Read(socket, until: null), StringComparison.Ordinal);
@@ -160,11 +177,14 @@ public sealed class HttpServerTests
             File.WriteAllText(Path.Combine(folder, "a b.txt"), "space");
             host.AddStaticContent(folder);
             host.AddStaticContent(folder, "/static", "*.html", TimeSpan.FromHours(2));
-            Assert.Equal("HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\nCache-Control: max-age=7200\r\nContent-Length: 9\r\n\r\n<p>hi</p>", host.Ask("GET /static/index.html?x=1 HTTP/1.0\r\n\r\n"));
+            Assert.Equal("HTTP/1.1 200 OK\r\nContent-Type: text/html; "
+                + "charset=utf-8\r\nCache-Control: max-age=7200\r\nContent-Length: 9\r\n\r\n<p>hi</p>",
+                host.Ask("GET /static/index.html?x=1 HTTP/1.0\r\n\r\n"));
             host.RemoveStaticContent(folder);
             host.AddStaticContent(folder, timeout: TimeSpan.FromHours(1));
             string both = host.Ask("GET /index.html HTTP/1.1\r\nHost: h\r\n\r\nGET /a%20b.txt HTTP/1.0\r\n\r\n");
-            Assert.Contains("max-age=3600\r\nContent-Length: 9\r\n\r\n<p>hi</p>HTTP/1.1 200 OK", both, StringComparison.Ordinal);
+            Assert.Contains("max-age=3600\r\nContent-Length: 9\r\n\r\n<p>hi</p>HTTP/1.1 200 OK", both,
+                StringComparison.Ordinal);
             Assert.EndsWith("\r\n\r\nspace", both, StringComparison.Ordinal);
             Assert.Contains("cached /a%20b.txt", host.Told);
             Assert.EndsWith("GET /nothing ", host.Ask("GET /nothing HTTP/1.0\r\n\r\n"), StringComparison.Ordinal);

@@ -34,7 +34,8 @@ public sealed class OldCallsTests
             string answer = host.Ask(request);
             Assert.StartsWith("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n", answer, StringComparison.Ordinal);
             Assert.EndsWith("Host is missing", answer.TrimEnd('.'), StringComparison.Ordinal);
-            Assert.EndsWith("GET /y ", host.Ask("GET /y HTTP/1.1\r\nHost: h\r\n\r\n", "GET /y "), StringComparison.Ordinal);
+            Assert.EndsWith("GET /y ", host.Ask("GET /y HTTP/1.1\r\nHost: h\r\n\r\n", "GET /y "),
+                StringComparison.Ordinal);
         }
         finally
         {
@@ -49,7 +50,8 @@ public sealed class OldCallsTests
         using LengthClient client = new(server.PortNumber);
         Assert.True(client.ConnectAsync());
         WebHost.Until(() => client.IsConnected);
-        Assert.True(client.SendRequestAsync(client.Request.SetBegin("PUT", "/x").SetHeader("Host", "h").SetBodyLength(6)));
+        Assert.True(client.SendRequestAsync(client.Request.SetBegin("PUT", "/x").SetHeader("Host", "h")
+            .SetBodyLength(6)));
         WebHost.Until(() => server.Told.Contains("header 6 "));
         Assert.True(client.SendRequestBodyAsync("abc"));
         Assert.True(client.SendRequestBodyAsync("def"));
@@ -81,9 +83,11 @@ public sealed class OldCallsTests
     }
 
     [Theory]
-    [InlineData(Refusal.Silent, "HTTP/1.1 403 Forbidden\r\n", "The server has refused this WebSocket.")] // the original sends no response
+    // the original sends no response
+    [InlineData(Refusal.Silent, "HTTP/1.1 403 Forbidden\r\n", "The server has refused this WebSocket.")]
     [InlineData(Refusal.Composed, "HTTP/1.1 401 Unauthorized\r\n", "who are you")] // the same
-    [InlineData(Refusal.ComposedHead, "HTTP/1.1 429 Too Many Requests\r\n", "\r\nContent-Length: 0\r\n\r\n")] // the same
+    // the same
+    [InlineData(Refusal.ComposedHead, "HTTP/1.1 429 Too Many Requests\r\n", "\r\nContent-Length: 0\r\n\r\n")]
     [InlineData(Refusal.SentThere, "HTTP/1.1 402 Payment Required\r\n", "pay")]
     [InlineData(Refusal.SentInRequest, "HTTP/1.1 404 Not Found\r\n", "no socket here")]
     public void An_upgrade_that_OnWsConnecting_refuses_is_answered_once(Refusal refusal, string start, string end)
@@ -126,17 +130,25 @@ public sealed class OldCallsTests
         HttpRequest q = new();
         Is("GET / HTTP/1.1\r\nContent-Length: 0\r\n\r\n", q.SetBegin("GET", "/").SetBody((string)null!));
         Is("POST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n", q.MakePostRequest("/", (byte[])null!));
-        Is("POST / HTTP/1.1\r\nContent-Type: text/plain; charset=UTF-8\r\nContent-Length: 0\r\n\r\n", q.MakePostRequest("/", (string)null!));
+        Is("POST / HTTP/1.1\r\nContent-Type: text/plain; charset=UTF-8\r\nContent-Length: 0\r\n\r\n",
+            q.MakePostRequest("/", (string)null!));
         Is("POST / HTTP/1.1\r\nContent-Length: 1\r\n\r\nx", q.MakePostRequest("/", "x", null!));
-        Is("GET / HTTP/1.1\r\nContent-Length: 5\r\nA: \u0001\u007f\t\r\n", q.SetBegin("GET", "/").SetHeader("Content-Length", "5").SetHeader("A", "\u0001\u007f\t"));
-        Is("GET / HTTP/1.1\r\nCookie: a b=1 2,\"3\"\r\nCookie: =x\r\n", q.SetBegin("GET", "/").SetCookie("a b", "1 2,\"3\"").SetCookie("", "x"));
+        Is("GET / HTTP/1.1\r\nContent-Length: 5\r\nA: \u0001\u007f\t\r\n",
+            q.SetBegin("GET", "/").SetHeader("Content-Length", "5").SetHeader("A", "\u0001\u007f\t"));
+        Is("GET / HTTP/1.1\r\nCookie: a b=1 2,\"3\"\r\nCookie: =x\r\n",
+            q.SetBegin("GET", "/").SetCookie("a b", "1 2,\"3\"").SetCookie("", "x"));
         Is("GET / X Y\r\n", q.SetBegin("GET", "/", "X Y"));
         HttpResponse a = new();
         Is("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", a.MakeGetResponse((byte[])null!));
-        Is("HTTP/1.1 500 Internal Server Error\r\nContent-Type: text/plain; charset=UTF-8\r\nContent-Length: 0\r\n\r\n", a.MakeErrorResponse((string)null!));
-        Is("HTTP/1.1 200 OK\r\nContent-Type: message/http\r\nContent-Length: 0\r\n\r\n", a.MakeTraceResponse((string)null!));
-        Is("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n", a.SetBegin(200).SetHeader("Transfer-Encoding", "chunked"));
-        foreach ((int status, string phrase) in ((int, string)[])[(306, "Switch Proxy"), (413, "Payload Too Large"), (414, "URI Too Long"), (416, "Range Not Satisfiable"), (425, "Too Early"), (427, "Unassigned"), (505, "HTTP Version Not Supported"), (600, "Unknown"), (999, "Unknown")])
+        Is("HTTP/1.1 500 Internal Server Error\r\nContent-Type: text/plain; charset=UTF-8\r\nContent-Length: 0\r\n\r\n",
+            a.MakeErrorResponse((string)null!));
+        Is("HTTP/1.1 200 OK\r\nContent-Type: message/http\r\nContent-Length: 0\r\n\r\n",
+            a.MakeTraceResponse((string)null!));
+        Is("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n",
+            a.SetBegin(200).SetHeader("Transfer-Encoding", "chunked"));
+        foreach ((int status, string phrase) in ((int, string)[])[(306, "Switch Proxy"), (413, "Payload Too Large"),
+            (414, "URI Too Long"), (416, "Range Not Satisfiable"), (425, "Too Early"), (427, "Unassigned"),
+            (505, "HTTP Version Not Supported"), (600, "Unknown"), (999, "Unknown")])
         {
             Is($"HTTP/1.1 {status} {phrase}\r\n", a.SetBegin(status));
         }
@@ -149,11 +161,16 @@ public sealed class OldCallsTests
         Is("GET /a%20b?k=%C3%A9%0D%0A HTTP/1.1\r\n", q.SetBegin("GET", "/a b?k=é\r\n"));
         Is("GET / HTTP/1.1\r\nCookie: a%3Db=1%3Bx\r\n", q.SetBegin("GET", "/").SetCookie("a=b", "1;x"));
         Is("HTTP/1.1 204 No Content\r\n\r\n", a.SetBegin(204).SetBody("none"));
-        Is("HTTP/1.1 304 Not Modified\r\nETag: 1\r\n\r\n", a.SetBegin(304).SetHeader("Content-Length", "9").SetHeader("ETag", "1").SetBody());
-        Is("GET / HTTP/1.1\r\nA: 1\r\nB: 2\r\nContent-Length: 2\r\n\r\nhi", q.SetBegin("GET", "/").SetHeader("content-length", "7").SetHeader("A", "1").SetHeader("Transfer-Encoding", "chunked").SetHeader("B", "2").SetBody("hi"));
-        Assert.Equal((3L, ("A", "1"), ("B", "2"), ("Content-Length", "2"), "hi"), (q.Headers, q.Header(0), q.Header(1), q.Header(2), q.Body));
+        Is("HTTP/1.1 304 Not Modified\r\nETag: 1\r\n\r\n",
+            a.SetBegin(304).SetHeader("Content-Length", "9").SetHeader("ETag", "1").SetBody());
+        Is("GET / HTTP/1.1\r\nA: 1\r\nB: 2\r\nContent-Length: 2\r\n\r\nhi",
+            q.SetBegin("GET", "/").SetHeader("content-length", "7").SetHeader("A", "1")
+                .SetHeader("Transfer-Encoding", "chunked").SetHeader("B", "2").SetBody("hi"));
+        Assert.Equal((3L, ("A", "1"), ("B", "2"), ("Content-Length", "2"), "hi"),
+            (q.Headers, q.Header(0), q.Header(1), q.Header(2), q.Body));
 
-        static void Is(string expected, object message) => Assert.Equal(expected, (message is HttpRequest request ? request.Cache : ((HttpResponse)message).Cache).ToString());
+        static void Is(string expected, object message) => Assert.Equal(expected,
+            (message is HttpRequest request ? request.Cache : ((HttpResponse)message).Cache).ToString());
     }
 
     public enum Refusal
@@ -181,7 +198,8 @@ public sealed class OldCallsTests
 
         private sealed class LengthSession(LengthServer server) : HttpSession(server)
         {
-            protected override void OnReceivedRequestHeader(HttpRequest request) => server.Told.Enqueue($"header {request.BodyLength} {request.Body}");
+            protected override void OnReceivedRequestHeader(HttpRequest request) =>
+                server.Told.Enqueue($"header {request.BodyLength} {request.Body}");
 
             protected override void OnReceivedRequest(HttpRequest request)
             {
@@ -197,9 +215,11 @@ public sealed class OldCallsTests
     {
         internal ConcurrentQueue<string> Told { get; } = new();
 
-        protected override void OnReceivedResponseHeader(HttpResponse response) => Told.Enqueue($"header {response.BodyLength} {(response.Body.Length == 0 ? "" : "?")}");
+        protected override void OnReceivedResponseHeader(HttpResponse response) =>
+            Told.Enqueue($"header {response.BodyLength} {(response.Body.Length == 0 ? "" : "?")}");
 
-        protected override void OnReceivedResponse(HttpResponse response) => Told.Enqueue($"whole {response.BodyLength} {response.Body}");
+        protected override void OnReceivedResponse(HttpResponse response) =>
+            Told.Enqueue($"whole {response.BodyLength} {response.Body}");
     }
 
     private sealed class UpgradeServer : WsServer
@@ -240,7 +260,8 @@ public sealed class OldCallsTests
             {
                 server.Told.Enqueue($"request {request.Url}");
                 bool answers = request.Url != "/raw" || server.Refusal is Refusal.None or Refusal.SentInRequest;
-                if (answers && server.Refusal == Refusal.SentInRequest && request.Url == "/raw") SendResponseAsync(Response.MakeErrorResponse(404, "no socket here"));
+                if (answers && server.Refusal == Refusal.SentInRequest && request.Url == "/raw")
+                    SendResponseAsync(Response.MakeErrorResponse(404, "no socket here"));
                 else if (answers) server.Sent = (SendResponseAsync(Response.MakeOkResponse()), SendResponse(Response));
                 base.OnReceivedRequest(request);
             }
@@ -249,7 +270,8 @@ public sealed class OldCallsTests
 
     private static Socket ConnectPeer(int port)
     {
-        Socket socket = new(SocketType.Stream, ProtocolType.Tcp) { ReceiveTimeout = (int)WebHost.Deadline.TotalMilliseconds };
+        Socket socket =
+            new(SocketType.Stream, ProtocolType.Tcp) { ReceiveTimeout = (int)WebHost.Deadline.TotalMilliseconds };
         socket.Connect(IPAddress.Loopback, port);
         return socket;
     }

@@ -20,8 +20,10 @@ internal sealed class Talking(int port) : WsClient(IPAddress.Loopback, port)
 
     internal string Path { get; init; } = "/chat";
 
-    public override void OnWsConnecting(HttpRequest request) => request.SetBegin("GET", Path).SetHeader("Host", "localhost").SetHeader("Upgrade", "websocket").SetHeader("Connection", "Upgrade")
-        .SetHeader("Sec-WebSocket-Key", Convert.ToBase64String(WsNonce)).SetHeader("Sec-WebSocket-Version", "13").SetBody();
+    public override void OnWsConnecting(HttpRequest request) => request.SetBegin("GET", Path)
+        .SetHeader("Host", "localhost").SetHeader("Upgrade", "websocket").SetHeader("Connection", "Upgrade")
+        .SetHeader("Sec-WebSocket-Key", Convert.ToBase64String(WsNonce))
+        .SetHeader("Sec-WebSocket-Version", "13").SetBody();
 
     public override void OnWsConnected(HttpResponse response) => Told.Enqueue($"connected {response.Header(3).Item2}");
 
@@ -30,7 +32,8 @@ internal sealed class Talking(int port) : WsClient(IPAddress.Loopback, port)
     public override void OnWsReceived(byte[] buffer, long offset, long size)
     {
         Interlocked.Increment(ref _messages);
-        Told.Enqueue($"message {Encoding.UTF8.GetString(buffer, (int)offset, (int)Math.Min(size, 20))}{(size > 20 ? $"... {size}" : "")}");
+        Told.Enqueue($"message {Encoding.UTF8.GetString(buffer, (int)offset, (int)Math.Min(size, 20))}"
+            + $"{(size > 20 ? $"... {size}" : "")}");
     }
 
     public override void OnWsPong(byte[] buffer, long offset, long size) => Told.Enqueue($"pong {size}");

@@ -16,7 +16,8 @@ internal sealed class WebHost : HttpServer
     internal ConcurrentQueue<string> Told { get; } = new();
 
     /// <summary>Called for each request of a session.</summary>
-    internal Action<Serving, HttpRequest> Answer { get; set; } = static (session, request) => session.SendResponseAsync(session.Response.MakeGetResponse($"{request.Method} {request.Url} {request.Body}"));
+    internal Action<Serving, HttpRequest> Answer { get; set; } = static (session, request) =>
+        session.SendResponseAsync(session.Response.MakeGetResponse($"{request.Method} {request.Url} {request.Body}"));
 
     internal int PortNumber => ((IPEndPoint)Endpoint).Port;
 
@@ -66,7 +67,8 @@ internal sealed class WebHost : HttpServer
 
     internal sealed class Serving(WebHost host) : HttpSession(host)
     {
-        protected override void OnReceivedRequestHeader(HttpRequest request) => host.Told.Enqueue($"header {request.Method} {request.Url}");
+        protected override void OnReceivedRequestHeader(HttpRequest request) =>
+            host.Told.Enqueue($"header {request.Method} {request.Url}");
 
         protected override void OnReceivedRequest(HttpRequest request)
         {
@@ -80,7 +82,8 @@ internal sealed class WebHost : HttpServer
             base.OnReceivedCachedRequest(request, content);
         }
 
-        protected override void OnReceivedRequestError(HttpRequest request, string error) => host.Told.Enqueue($"error {error}");
+        protected override void OnReceivedRequestError(HttpRequest request, string error) =>
+            host.Told.Enqueue($"error {error}");
 
         protected override void OnError(SocketError error) => host.Told.Enqueue($"failure {error}");
     }

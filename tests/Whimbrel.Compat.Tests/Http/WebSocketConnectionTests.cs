@@ -10,7 +10,8 @@ namespace Whimbrel.Compat.Tests.Http;
 // defects of the old library.
 public sealed class WebSocketConnectionTests
 {
-    internal const string Asking = "GET /raw HTTP/1.1\r\nHost: h\r\nUpgrade: websocket\r\nConnection: keep-alive, Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
+    internal const string Asking = "GET /raw HTTP/1.1\r\nHost: h\r\nUpgrade: websocket\r\nConnection: keep-alive, "
+        + "Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
 
     [Fact]
     public void Messages_go_both_ways_and_a_close_ends_them()
@@ -32,7 +33,8 @@ public sealed class WebSocketConnectionTests
         Assert.False(client.SendTextAsync("too late"));
         WebHost.Until(() => client.Told.Contains("gone") && host.Told.Contains("disconnected"));
         Assert.Contains("close 1000 done", host.Told);
-        Assert.Equal(["connected /chat", "request /chat", "message 3", "message 3", "message 100000", "close 1000 done", "disconnecting", "disconnected"], host.Told);
+        Assert.Equal(["connected /chat", "request /chat", "message 3", "message 3", "message 100000", "close 1000 done",
+            "disconnecting", "disconnected"], host.Told);
 
         Assert.NotEqual(nonce, client.WsNonce);
         client.Told.Clear();
@@ -71,14 +73,17 @@ public sealed class WebSocketConnectionTests
             }
 
             // The log of the second session starts with the response to its handshake.
-            if (own == 1) Assert.Equal(sizes.Select(static s => WebSocketFrames.LengthOf(s, ofClient: false)), server.Seen.SkipWhile(static length => length != 2));
+            if (own == 1)
+                Assert.Equal(sizes.Select(static s => WebSocketFrames.LengthOf(s, ofClient: false)),
+                    server.Seen.SkipWhile(static length => length != 2));
         }
     }
 
     [Theory]
     [InlineData(Scheduling.ThreadPool)]
     [InlineData(Scheduling.Inline)]
-    public void A_multicast_right_after_the_answer_to_the_handshake_is_not_missed_and_none_comes_before_it(Scheduling callbacks)
+    public void A_multicast_right_after_the_answer_to_the_handshake_is_not_missed_and_none_comes_before_it(
+        Scheduling callbacks)
     {
         using Setting setting = new(callbacks);
         using Echoing server = new();
@@ -135,11 +140,13 @@ public sealed class WebSocketConnectionTests
 
         internal List<int> Seen { get; } = [];
 
-        protected override NetCoreServer.TcpSession CreateSession() => Interlocked.Increment(ref _made) == 1 ? new Plain(this) : new Looking(this);
+        protected override NetCoreServer.TcpSession CreateSession() =>
+            Interlocked.Increment(ref _made) == 1 ? new Plain(this) : new Looking(this);
 
         private class Plain(NetCoreServer.WsServer server) : NetCoreServer.WsSession(server)
         {
-            public override void OnWsReceived(byte[] buffer, long offset, long size) => SendBinaryAsync(buffer, offset, size);
+            public override void OnWsReceived(byte[] buffer, long offset, long size) =>
+                SendBinaryAsync(buffer, offset, size);
         }
 
         private sealed class Looking(Echoing server) : Plain(server)
@@ -180,7 +187,8 @@ public sealed class WebSocketConnectionTests
         Assert.True(host.MulticastText("to all"));
         Assert.True(host.CloseAll(1012, "restart"));
         WebHost.Until(() => client.Told.Contains("gone"));
-        Assert.Equal(["message to all", "close 1012 restart"], client.Told.Where(static t => t.Contains("to all", StringComparison.Ordinal) || t.StartsWith("close", StringComparison.Ordinal)));
+        Assert.Equal(["message to all", "close 1012 restart"], client.Told.Where(static t =>
+            t.Contains("to all", StringComparison.Ordinal) || t.StartsWith("close", StringComparison.Ordinal)));
 
         using Talking other = new(host.PortNumber);
         other.ConnectAsync();
@@ -205,7 +213,8 @@ public sealed class WebSocketConnectionTests
         WebHost.Until(() => first.Told.Contains("message one more"));
         Assert.Equal(["connected yes", "message one more"], first.Told);
         second.ConnectAsync();
-        WebHost.Until(() => second.Told.Contains("message one more") && first.Told.Count(static t => t == "message one more") == 2);
+        WebHost.Until(() => second.Told.Contains("message one more")
+            && first.Told.Count(static t => t == "message one more") == 2);
         Assert.Equal(2, host.OpenSockets.Count);
 
         using CancellationTokenSource done = new();
@@ -229,8 +238,10 @@ public sealed class WebSocketConnectionTests
         WebHost.Until(() => second.Told.Contains("gone"));
         done.Cancel();
         WebHost.Until(() => flood.IsCompletedSuccessfully);
-        Assert.Equal("close 1001 bye", second.Told.Last(static t => !t.StartsWith("gone", StringComparison.Ordinal) && !t.StartsWith("disc", StringComparison.Ordinal)));
-        Assert.DoesNotContain(second.Told, static t => t.StartsWith("wrong", StringComparison.Ordinal) || t.StartsWith("failure", StringComparison.Ordinal));
+        Assert.Equal("close 1001 bye", second.Told.Last(static t => !t.StartsWith("gone", StringComparison.Ordinal)
+            && !t.StartsWith("disc", StringComparison.Ordinal)));
+        Assert.DoesNotContain(second.Told, static t => t.StartsWith("wrong", StringComparison.Ordinal)
+            || t.StartsWith("failure", StringComparison.Ordinal));
         WebHost.Until(() => host.OpenSockets.Count == 1);
         plain.Send("GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"u8);
         Assert.StartsWith("HTTP/1.1 200", WebHost.Read(plain, null), StringComparison.Ordinal); // no frame before it
@@ -247,10 +258,12 @@ public sealed class WebSocketConnectionTests
         await client.SendAsync("c"u8.ToArray(), WebSocketMessageType.Text, endOfMessage: true, deadline.Token);
         byte[] buffer = new byte[100];
         WebSocketReceiveResult result = await client.ReceiveAsync(buffer, deadline.Token);
-        Assert.Equal(("abc", WebSocketMessageType.Binary), (Encoding.UTF8.GetString(buffer, 0, result.Count), result.MessageType));
+        Assert.Equal(("abc", WebSocketMessageType.Binary),
+            (Encoding.UTF8.GetString(buffer, 0, result.Count), result.MessageType));
         await client.SendAsync("end"u8.ToArray(), WebSocketMessageType.Text, endOfMessage: true, deadline.Token);
         result = await client.ReceiveAsync(buffer, deadline.Token);
-        Assert.Equal((WebSocketCloseStatus.EndpointUnavailable, "bye"), (result.CloseStatus, result.CloseStatusDescription));
+        Assert.Equal((WebSocketCloseStatus.EndpointUnavailable, "bye"),
+            (result.CloseStatus, result.CloseStatusDescription));
     }
 
     [Theory]
@@ -283,10 +296,12 @@ public sealed class WebSocketConnectionTests
         using WsHost host = new();
         using (Socket socket = ConnectPeer(host))
         {
-            socket.Send(Encoding.ASCII.GetBytes(Asking.Replace(": 13", ": 8", StringComparison.Ordinal) + "GET /behind HTTP/1.1\r\nHost: h\r\n\r\n"));
+            socket.Send(Encoding.ASCII.GetBytes(Asking.Replace(": 13", ": 8", StringComparison.Ordinal)
+                + "GET /behind HTTP/1.1\r\nHost: h\r\n\r\n"));
             string answer = WebHost.Read(socket, until: null);
             Assert.StartsWith("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n", answer, StringComparison.Ordinal);
-            Assert.EndsWith("Invalid WebSocket request: 'Sec-WebSocket-Version' is not 13.", answer, StringComparison.Ordinal);
+            Assert.EndsWith("Invalid WebSocket request: 'Sec-WebSocket-Version' is not 13.", answer,
+                StringComparison.Ordinal);
         }
 
         using (Socket socket = ConnectPeer(host))
@@ -306,7 +321,8 @@ public sealed class WebSocketConnectionTests
 
     private static Socket ConnectPeer(WsHost host)
     {
-        Socket socket = new(SocketType.Stream, ProtocolType.Tcp) { ReceiveTimeout = (int)WebHost.Deadline.TotalMilliseconds };
+        Socket socket =
+            new(SocketType.Stream, ProtocolType.Tcp) { ReceiveTimeout = (int)WebHost.Deadline.TotalMilliseconds };
         socket.Connect("127.0.0.1", host.PortNumber);
         return socket;
     }

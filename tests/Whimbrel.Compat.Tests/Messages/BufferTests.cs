@@ -66,7 +66,8 @@ public sealed class BufferTests
     [InlineData(1073741824, "1.000 GiB")]
     [InlineData(1099511627776d * 3000, "3000.000 TiB")]
     [InlineData(-1536, "-1.512 KiB")]
-    public void A_size_is_shown_with_its_rest_in_the_next_unit(double bytes, string expected) => Assert.Equal(expected, Utilities.GenerateDataSize(bytes));
+    public void A_size_is_shown_with_its_rest_in_the_next_unit(double bytes, string expected) =>
+        Assert.Equal(expected, Utilities.GenerateDataSize(bytes));
 
     [Theory]
     [InlineData(0.000017, "17 ns")]
@@ -76,7 +77,8 @@ public sealed class BufferTests
     [InlineData(62500, "1:02.500 m")]
     [InlineData(10862500, "3:01:02.500 h")]
     [InlineData(-1.5, "-1.500 ms")]
-    public void A_time_is_shown_in_a_suitable_unit(double milliseconds, string expected) => Assert.Equal(expected, Utilities.GenerateTimePeriod(milliseconds));
+    public void A_time_is_shown_in_a_suitable_unit(double milliseconds, string expected) =>
+        Assert.Equal(expected, Utilities.GenerateTimePeriod(milliseconds));
 
     [Fact]
     public void Suffixes_and_white_space_are_taken_off()

@@ -78,7 +78,8 @@ public sealed class FileCacheTests : IDisposable
         File.CreateSymbolicLink(Path.Combine(inside, "again.txt"), Path.Combine(inside, "a.txt"));
         Directory.CreateSymbolicLink(Path.Combine(inside, "folder"), outside);
         Assert.True(_cache.InsertPath(inside));
-        Assert.Equal(("a", "a", null, null), (Find("/a.txt"), Find("/again.txt"), Find("/key"), Find("/folder/key.pem")));
+        Assert.Equal(("a", "a", null, null),
+            (Find("/a.txt"), Find("/again.txt"), Find("/key"), Find("/folder/key.pem")));
         Assert.Equal(2, _cache.Size);
     }
 
@@ -90,11 +91,12 @@ public sealed class FileCacheTests : IDisposable
         Assert.Equal(0, _cache.Size);
         Write("a.txt", "1");
         List<string> read = [];
-        Assert.True(_cache.InsertPath(_folder, timeout: TimeSpan.FromMilliseconds(1), handler: (cache, key, value, timeout) =>
-        {
-            lock (read) read.Add(key);
-            return cache.Add(key, [.. "head "u8, .. value], timeout);
-        }));
+        Assert.True(_cache.InsertPath(_folder, timeout: TimeSpan.FromMilliseconds(1),
+            handler: (cache, key, value, timeout) =>
+            {
+                lock (read) read.Add(key);
+                return cache.Add(key, [.. "head "u8, .. value], timeout);
+            }));
         Until(() => Find("/a.txt") == "head 1" && Count(read) > 1);
     }
 

@@ -12,11 +12,15 @@ public sealed class HttpMessageTests
     [Fact]
     public void A_request_is_composed_as_its_bytes()
     {
-        HttpRequest request = new HttpRequest("PUT", "/api?key=1").SetHeader("X", "y").SetCookie("a", "1").AddCookie("b", "2").SetBody("né");
-        Assert.Equal("PUT /api?key=1 HTTP/1.1\r\nX: y\r\nCookie: a=1; b=2\r\nContent-Length: 3\r\n\r\nné", request.Cache.ToString());
+        HttpRequest request = new HttpRequest("PUT", "/api?key=1").SetHeader("X", "y").SetCookie("a", "1")
+            .AddCookie("b", "2").SetBody("né");
+        Assert.Equal("PUT /api?key=1 HTTP/1.1\r\nX: y\r\nCookie: a=1; b=2\r\nContent-Length: 3\r\n\r\nné",
+            request.Cache.ToString());
         Assert.Equal(("PUT", "/api?key=1", "HTTP/1.1"), (request.Method, request.Url, request.Protocol));
-        Assert.Equal((3L, ("Cookie", "a=1; b=2"), ("Content-Length", "3"), ("", "")), (request.Headers, request.Header(1), request.Header(2), request.Header(3)));
-        Assert.Equal((2L, ("a", "1"), ("b", "2"), ("", "")), (request.Cookies, request.Cookie(0), request.Cookie(1), request.Cookie(2)));
+        Assert.Equal((3L, ("Cookie", "a=1; b=2"), ("Content-Length", "3"), ("", "")),
+            (request.Headers, request.Header(1), request.Header(2), request.Header(3)));
+        Assert.Equal((2L, ("a", "1"), ("b", "2"), ("", "")),
+            (request.Cookies, request.Cookie(0), request.Cookie(1), request.Cookie(2)));
         Assert.Equal(("né", 3L, 3), (request.Body, request.BodyLength, request.BodyBytes.Length));
         Assert.False(request.IsEmpty || request.IsErrorSet);
         Assert.True(request.Clear().IsEmpty);
@@ -25,8 +29,10 @@ public sealed class HttpMessageTests
     [Fact]
     public void Parts_may_come_in_any_order_and_a_body_twice()
     {
-        HttpRequest request = new HttpRequest("GET", "/").SetBody("abc").SetHeader("X", "1").SetBody().SetCookie("a", "1").SetBody("hi"u8).AddCookie("b", "2").SetHeader("Y", "2");
-        Assert.Equal("GET / HTTP/1.1\r\nX: 1\r\nCookie: a=1; b=2\r\nY: 2\r\nContent-Length: 2\r\n\r\nhi", request.Cache.ToString());
+        HttpRequest request = new HttpRequest("GET", "/").SetBody("abc").SetHeader("X", "1").SetBody()
+            .SetCookie("a", "1").SetBody("hi"u8).AddCookie("b", "2").SetHeader("Y", "2");
+        Assert.Equal("GET / HTTP/1.1\r\nX: 1\r\nCookie: a=1; b=2\r\nY: 2\r\nContent-Length: 2\r\n\r\nhi",
+            request.Cache.ToString());
         Assert.Equal(("hi", ("Content-Length", "2")), (request.Body, request.Header(3)));
         request.SetBodyLength(9);
         Assert.Equal((9L, "", "9"), (request.BodyLength, request.Body, request.Header(3).Item2));
@@ -73,14 +79,16 @@ public sealed class HttpMessageTests
         Judge(() => a.MakeTraceResponse("né".AsSpan()), "200 OK", "né", "message/http");
         Judge(() => a.MakeTraceResponse(bytes), "200 OK", "né", "message/http");
         Judge(() => a.MakeTraceResponse(bytes.AsSpan()), "200 OK", "né", "message/http");
-        Judge(() => a.MakeTraceResponse(r.MakeGetRequest("/x")), "200 OK", "GET /x HTTP/1.1\r\nContent-Length: 0\r\n\r\n", "message/http");
+        Judge(() => a.MakeTraceResponse(r.MakeGetRequest("/x")), "200 OK",
+            "GET /x HTTP/1.1\r\nContent-Length: 0\r\n\r\n", "message/http");
 
         static void Check(Func<HttpRequest> make, string line, string body, string? type)
         {
             HttpRequest request = make();
             request.Message.AddFirst("Host", "h");
             Assert.Equal(("Host", "h"), request.Header(0));
-            (string, string, string?) read = Read(new HttpMessageReader(new HttpOptions()), request.Cache.AsSpan(), static r => $"{Latin(r.Method)} {Latin(r.Target)}");
+            (string, string, string?) read = Read(new HttpMessageReader(new HttpOptions()), request.Cache.AsSpan(),
+                static r => $"{Latin(r.Method)} {Latin(r.Target)}");
             Assert.Equal((line, body, type), read);
             Assert.Equal((line, body), ($"{request.Method} {request.Url}", request.Body));
         }
@@ -90,8 +98,10 @@ public sealed class HttpMessageTests
             HttpMessageReader reader = new(new HttpClientOptions());
             reader.ExpectAnswer(toHead: false);
             HttpResponse response = make();
-            Assert.Equal((line, body, type), Read(reader, response.Cache.AsSpan(), static r => $"{r.Status} {Latin(r.Reason)}"));
-            Assert.Equal((line, body, "HTTP/1.1"), ($"{response.Status} {response.StatusPhrase}", response.Body, response.Protocol));
+            Assert.Equal((line, body, type),
+                Read(reader, response.Cache.AsSpan(), static r => $"{r.Status} {Latin(r.Reason)}"));
+            Assert.Equal((line, body, "HTTP/1.1"),
+                ($"{response.Status} {response.StatusPhrase}", response.Body, response.Protocol));
         }
     }
 
@@ -114,8 +124,10 @@ public sealed class HttpMessageTests
     [Fact]
     public void Start_lines_cookies_and_bodies_that_would_be_read_otherwise_are_refused_or_encoded()
     {
-        Assert.Equal("GET /%20HTTP/1.1%0D%0AEvil:%201%0D%0A HTTP/1.1\r\n", new HttpRequest("GET", "/ HTTP/1.1\r\nEvil: 1\r\n").Cache.ToString());
-        Assert.Equal("a%3Db=1%3B Domain=evil; Max-Age=1; Path=/%3B Secure", new HttpResponse(200).SetCookie("a=b", "1; Domain=evil", 1, "/; Secure", secure: false, strict: false, httpOnly: false).Header(0).Item2);
+        Assert.Equal("GET /%20HTTP/1.1%0D%0AEvil:%201%0D%0A HTTP/1.1\r\n",
+            new HttpRequest("GET", "/ HTTP/1.1\r\nEvil: 1\r\n").Cache.ToString());
+        Assert.Equal("a%3Db=1%3B Domain=evil; Max-Age=1; Path=/%3B Secure", new HttpResponse(200).SetCookie("a=b",
+            "1; Domain=evil", 1, "/; Secure", secure: false, strict: false, httpOnly: false).Header(0).Item2);
         Assert.ThrowsAny<ArgumentException>(() => new HttpRequest("GE T", "/"));
         Assert.ThrowsAny<ArgumentException>(() => new HttpRequest("", "/"));
         Assert.ThrowsAny<ArgumentException>(() => new HttpRequest("GET", "/", "HTTP/1.1\r\nEvil: 1"));
@@ -129,17 +141,22 @@ public sealed class HttpMessageTests
     [Fact]
     public void A_cookie_of_a_response_has_its_attributes()
     {
-        Assert.Equal(("Set-Cookie", "a=1; Max-Age=86400; Secure; SameSite=Strict; HttpOnly"), new HttpResponse(200).SetCookie("a", "1").Header(0));
-        Assert.Equal(("Set-Cookie", "a=1; Max-Age=5; Domain=d; Path=/p"), new HttpResponse(200).SetCookie("a", "1", 5, "/p", "d", secure: false, strict: false, httpOnly: false).Header(0));
-        Assert.Equal(("Content-Type", "text/html; charset=utf-8"), new HttpResponse(200).SetContentType(".html").Header(0));
+        Assert.Equal(("Set-Cookie", "a=1; Max-Age=86400; Secure; SameSite=Strict; HttpOnly"),
+            new HttpResponse(200).SetCookie("a", "1").Header(0));
+        Assert.Equal(("Set-Cookie", "a=1; Max-Age=5; Domain=d; Path=/p"), new HttpResponse(200)
+            .SetCookie("a", "1", 5, "/p", "d", secure: false, strict: false, httpOnly: false).Header(0));
+        Assert.Equal(("Content-Type", "text/html; charset=utf-8"),
+            new HttpResponse(200).SetContentType(".html").Header(0));
     }
 
     [Fact]
     public void The_text_for_logs_has_its_old_shape()
     {
-        Assert.Equal(Lines("Request method: POST", "Request URL: /u", "Request protocol: HTTP/1.1", "Request headers: 2", "Content-Type : a/b", "Content-Length : 2", "Request body: 2", "hi"),
+        Assert.Equal(Lines("Request method: POST", "Request URL: /u", "Request protocol: HTTP/1.1",
+            "Request headers: 2", "Content-Type : a/b", "Content-Length : 2", "Request body: 2", "hi"),
             new HttpRequest().MakePostRequest("/u", "hi", "a/b").ToString());
-        Assert.Equal(Lines("Status: 404", "Status phrase: Not Found", "Protocol: HTTP/1.1", "Headers: 1", "Content-Length : 2", "Body: 2", "hi"), new HttpResponse(404).SetBody("hi").ToString());
+        Assert.Equal(Lines("Status: 404", "Status phrase: Not Found", "Protocol: HTTP/1.1", "Headers: 1",
+            "Content-Length : 2", "Body: 2", "hi"), new HttpResponse(404).SetBody("hi").ToString());
 
         static string Lines(params string[] lines) => string.Concat(lines.Select(static l => l + Environment.NewLine));
     }
@@ -167,7 +184,8 @@ public sealed class HttpMessageTests
         }), 0, 1_000_000);
     }
 
-    private static (string Line, string Body, string? Type) Read(HttpMessageReader reader, ReadOnlySpan<byte> bytes, Func<HttpMessageReader, string> line)
+    private static (string Line, string Body, string? Type) Read(HttpMessageReader reader, ReadOnlySpan<byte> bytes,
+        Func<HttpMessageReader, string> line)
     {
         StringBuilder body = new();
         string first = "";
@@ -184,7 +202,8 @@ public sealed class HttpMessageTests
                 if (reader.TryGet(HttpField.ContentType, out ReadOnlySpan<byte> value)) type = Latin(value);
             }
 
-            Assert.True(part is HttpMessagePart.Head or HttpMessagePart.Data or HttpMessagePart.Done, $"{part}: {reader.Failure?.Message}");
+            Assert.True(part is HttpMessagePart.Head or HttpMessagePart.Data or HttpMessagePart.Done,
+                $"{part}: {reader.Failure?.Message}");
             if (part != HttpMessagePart.Done) continue;
             Assert.Equal(bytes.Length, at);
             return (first, body.ToString(), type);

@@ -19,9 +19,11 @@ internal sealed class Recorder : IWebSocket
 
     public void OnWsConnected(HttpRequest request) => Told.Add($"connected {request.Url}");
 
-    public void OnWsReceived(byte[] buffer, long offset, long size) => Told.Add($"message {Text(buffer, offset, size)}");
+    public void OnWsReceived(byte[] buffer, long offset, long size) =>
+        Told.Add($"message {Text(buffer, offset, size)}");
 
-    public void OnWsClose(byte[] buffer, long offset, long size, int status = 1000) => Told.Add($"close {status} {Text(buffer, offset, size)}");
+    public void OnWsClose(byte[] buffer, long offset, long size, int status = 1000) =>
+        Told.Add($"close {status} {Text(buffer, offset, size)}");
 
     public void OnWsPing(byte[] buffer, long offset, long size) => Told.Add($"ping {Text(buffer, offset, size)}");
 
@@ -33,5 +35,6 @@ internal sealed class Recorder : IWebSocket
 
     public void SendUpgrade(HttpResponse response) => Answer = response;
 
-    private static string Text(byte[] buffer, long offset, long size) => Encoding.UTF8.GetString(buffer, (int)offset, (int)size);
+    private static string Text(byte[] buffer, long offset, long size) =>
+        Encoding.UTF8.GetString(buffer, (int)offset, (int)size);
 }

@@ -59,7 +59,8 @@ public sealed class WebSocketTests
     {
         (WebSocket client, _, _, _) = Pair();
         HashSet<string> masks = [];
-        for (int i = 0; i < 100; i++) masks.Add(Convert.ToHexString(Frame(client, WebSocket.WS_TEXT, "same", mask: true)[2..6]));
+        for (int i = 0; i < 100; i++)
+            masks.Add(Convert.ToHexString(Frame(client, WebSocket.WS_TEXT, "same", mask: true)[2..6]));
         Assert.InRange(masks.Count, 99, 100);
         HashSet<string> nonces = [];
         for (int i = 0; i < 100; i++)
@@ -82,7 +83,8 @@ public sealed class WebSocketTests
         Recorder told = new();
         WebSocket client = new(told);
         HttpResponse answer = new(101);
-        foreach ((string name, string right) in ((string, string)[])[("Upgrade", "websocket"), ("Connection", "Upgrade"), ("Sec-WebSocket-Accept", AcceptFor(client))])
+        foreach ((string name, string right) in ((string, string)[])[("Upgrade", "websocket"),
+            ("Connection", "Upgrade"), ("Sec-WebSocket-Accept", AcceptFor(client))])
         {
             if (name != field) answer.SetHeader(name, right);
             else if (value is not null) answer.SetHeader(name, value);
@@ -105,7 +107,8 @@ public sealed class WebSocketTests
         Assert.True(new WebSocket(told).PerformServerUpgrade(Asking(connection, upgrade), answer));
         Assert.Equal("connected /chat", Assert.Single(told.Told));
         Assert.Same(answer, told.Answer);
-        Assert.Equal("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n", answer.Cache.ToString());
+        Assert.Equal("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "
+            + "websocket\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n", answer.Cache.ToString());
     }
 
     [Fact]
@@ -116,7 +119,8 @@ public sealed class WebSocketTests
         Refused(Asking("Upgrade", "websocket", key: "c2hvcnQ="), "'Sec-WebSocket-Key'");
         Refused(Asking("Upgrade", "websocket", version: "8"), "'Sec-WebSocket-Version'");
         Recorder told = new();
-        Assert.False(new WebSocket(told).PerformServerUpgrade(new HttpRequest().MakeGetRequest("/"), new HttpResponse()));
+        Assert.False(new WebSocket(told).PerformServerUpgrade(new HttpRequest().MakeGetRequest("/"),
+            new HttpResponse()));
         Assert.Null(told.Answer);
 
         Recorder unwilling = new() { Accepts = false };
@@ -202,7 +206,8 @@ public sealed class WebSocketTests
     {
         Recorder ofClient = new(), ofServer = new();
         WebSocket client = new(ofClient), server = new(ofServer);
-        Assert.True(server.PerformServerUpgrade(Asking("Upgrade", "websocket", Convert.ToBase64String(client.Nonce)), new HttpResponse()));
+        Assert.True(server.PerformServerUpgrade(Asking("Upgrade", "websocket", Convert.ToBase64String(client.Nonce)),
+            new HttpResponse()));
         Assert.True(client.PerformClientUpgrade(ofServer.Answer!, Guid.NewGuid()));
         return (client, server, ofClient, ofServer);
     }
@@ -210,12 +215,15 @@ public sealed class WebSocketTests
     private static string AcceptFor(WebSocket client)
     {
         HttpResponse answer = new();
-        Assert.True(new WebSocket(new Recorder()).PerformServerUpgrade(Asking("Upgrade", "websocket", Convert.ToBase64String(client.Nonce)), answer));
+        Assert.True(new WebSocket(new Recorder()).PerformServerUpgrade(
+            Asking("Upgrade", "websocket", Convert.ToBase64String(client.Nonce)), answer));
         return answer.Header(2).Item2;
     }
 
-    private static HttpRequest Asking(string connection, string upgrade, string key = "dGhlIHNhbXBsZSBub25jZQ==", string version = "13") => new HttpRequest("GET", "/chat")
-        .SetHeader("Host", "h").SetHeader("Connection", connection).SetHeader("Upgrade", upgrade).SetHeader("Sec-WebSocket-Key", key).SetHeader("Sec-WebSocket-Version", version).SetBody();
+    private static HttpRequest Asking(string connection, string upgrade, string key = "dGhlIHNhbXBsZSBub25jZQ==",
+        string version = "13") => new HttpRequest("GET", "/chat")
+            .SetHeader("Host", "h").SetHeader("Connection", connection).SetHeader("Upgrade", upgrade)
+            .SetHeader("Sec-WebSocket-Key", key).SetHeader("Sec-WebSocket-Version", version).SetBody();
 
     private static byte[] Frame(WebSocket socket, byte opcode, string payload, bool mask, int status = 0)
     {

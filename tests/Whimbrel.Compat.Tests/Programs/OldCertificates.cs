@@ -23,14 +23,17 @@ internal static class OldCertificates
     }
 
     /// <summary>Writes the ca.pem of another authority.</summary>
-    internal static void WriteForeignAuthority(string folder) => File.WriteAllText(Path.Combine(folder, "ca.pem"), Make().Ca);
+    internal static void WriteForeignAuthority(string folder) =>
+        File.WriteAllText(Path.Combine(folder, "ca.pem"), Make().Ca);
 
     private static (byte[] Pfx, string Pem, string Ca) Make()
     {
         DateTimeOffset from = DateTimeOffset.UtcNow.AddDays(-1), to = from.AddDays(30);
-        using ECDsa caKey = ECDsa.Create(ECCurve.NamedCurves.nistP256), key = ECDsa.Create(ECCurve.NamedCurves.nistP256);
+        using ECDsa caKey = ECDsa.Create(ECCurve.NamedCurves.nistP256),
+            key = ECDsa.Create(ECCurve.NamedCurves.nistP256);
         CertificateRequest caRequest = new("CN=old programs' CA", caKey, HashAlgorithmName.SHA256);
-        caRequest.CertificateExtensions.Add(new X509BasicConstraintsExtension(certificateAuthority: true, false, 0, critical: true));
+        caRequest.CertificateExtensions.Add(new X509BasicConstraintsExtension(certificateAuthority: true, false, 0,
+            critical: true));
         using X509Certificate2 ca = caRequest.CreateSelfSigned(from, to);
         CertificateRequest request = new("CN=server.example.com", key, HashAlgorithmName.SHA256);
         SubjectAlternativeNameBuilder names = new();
@@ -39,7 +42,8 @@ internal static class OldCertificates
         request.CertificateExtensions.Add(names.Build());
         using X509Certificate2 signed = request.Create(ca, from, to, [1, 2, 3, 4]);
         using X509Certificate2 server = signed.CopyWithPrivateKey(key);
-        string pem = signed.ExportCertificatePem() + "\n" + key.ExportEncryptedPkcs8PrivateKeyPem(Password, new PbeParameters(PbeEncryptionAlgorithm.Aes256Cbc, HashAlgorithmName.SHA256, 1000));
+        string pem = signed.ExportCertificatePem() + "\n" + key.ExportEncryptedPkcs8PrivateKeyPem(Password,
+            new PbeParameters(PbeEncryptionAlgorithm.Aes256Cbc, HashAlgorithmName.SHA256, 1000));
         return (server.Export(X509ContentType.Pfx, Password), pem, ca.ExportCertificatePem());
     }
 }

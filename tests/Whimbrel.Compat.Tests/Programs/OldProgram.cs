@@ -89,7 +89,8 @@ internal sealed class OldProgram : IDisposable
         {
             while (_lines.Count(l => l.Contains(text, StringComparison.Ordinal)) < times)
             {
-                Assert.True(Environment.TickCount64 < end && Monitor.Wait(_lines, s_deadline), $"{_name} did not say '{text}' {times} times, but:\n{Output}");
+                Assert.True(Environment.TickCount64 < end && Monitor.Wait(_lines, s_deadline),
+                    $"{_name} did not say '{text}' {times} times, but:\n{Output}");
             }
         }
     }
@@ -115,11 +116,15 @@ internal sealed class OldProgram : IDisposable
         Assert.Contains("Message throughput: ", output, StringComparison.Ordinal);
         Assert.DoesNotContain("Stalled", output, StringComparison.Ordinal);
         // Lost datagrams shrink the window of a UDP client, possibly to zero.
-        if (!asking._name.Contains("Udp", StringComparison.Ordinal)) Assert.DoesNotContain("Fewest bytes of a client: 0\n", output, StringComparison.Ordinal);
+        if (!asking._name.Contains("Udp", StringComparison.Ordinal))
+            Assert.DoesNotContain("Fewest bytes of a client: 0\n", output, StringComparison.Ordinal);
         // A multicast happens at the beginning of a second, so one interval of the client may contain none.
-        if (!asking._name.Contains("Udp", StringComparison.Ordinal) && !asking._name.Contains("Multicast", StringComparison.Ordinal)) Assert.DoesNotContain("Silent", output, StringComparison.Ordinal);
+        if (!asking._name.Contains("Udp", StringComparison.Ordinal)
+            && !asking._name.Contains("Multicast", StringComparison.Ordinal))
+            Assert.DoesNotContain("Silent", output, StringComparison.Ordinal);
         const string Total = "Total messages: ";
-        long total = long.Parse(output.Split('\n').Single(static l => l.StartsWith(Total, StringComparison.Ordinal)).AsSpan(Total.Length), System.Globalization.CultureInfo.InvariantCulture);
+        long total = long.Parse(output.Split('\n').Single(static l => l.StartsWith(Total, StringComparison.Ordinal))
+            .AsSpan(Total.Length), System.Globalization.CultureInfo.InvariantCulture);
         Assert.True(total >= least, $"{total} messages of at least {least} came");
         serving.End();
         Assert.DoesNotContain("caught an error", serving.Output, StringComparison.Ordinal);

@@ -5,12 +5,15 @@ internal static class ProgramStory
 {
     /// <summary>A chat of two clients; the server restarts, and the clients reconnect.</summary>
     /// <returns>Output of the server, the first and the second client.</returns>
-    internal static (string Server, string First, string Second) Chat(string folder, string prefix, string family, string[] serverPlace, string[] clientPlace)
+    internal static (string Server, string First, string Second) Chat(string folder, string prefix, string family,
+        string[] serverPlace, string[] clientPlace)
     {
-        string ready = family == "Ssl" ? "handshaked a new session" : "connected a new session", greeting = $"Incoming: Hello from {family.ToUpperInvariant()} chat!";
+        string ready = family == "Ssl" ? "handshaked a new session" : "connected a new session",
+            greeting = $"Incoming: Hello from {family.ToUpperInvariant()} chat!";
         using OldProgram chat = new(folder, $"{prefix}{family}ChatServer", serverPlace);
         chat.Expect("Press Enter");
-        using OldProgram first = new(folder, $"{prefix}{family}ChatClient", clientPlace), second = new(folder, $"{prefix}{family}ChatClient", clientPlace);
+        using OldProgram first = new(folder, $"{prefix}{family}ChatClient", clientPlace),
+            second = new(folder, $"{prefix}{family}ChatClient", clientPlace);
         first.Expect(ready);
         first.Expect(greeting);
         second.Expect(greeting);
@@ -34,7 +37,8 @@ internal static class ProgramStory
         second.End();
         chat.End();
         Assert.Contains("Server stopping...", chat.Output, StringComparison.Ordinal);
-        foreach (OldProgram program in (OldProgram[])[chat, first, second]) Assert.DoesNotContain("caught an error", program.Output, StringComparison.Ordinal);
+        foreach (OldProgram program in (OldProgram[])[chat, first, second])
+            Assert.DoesNotContain("caught an error", program.Output, StringComparison.Ordinal);
         return (chat.Output, first.Output, second.Output);
     }
 
@@ -61,11 +65,13 @@ internal static class ProgramStory
     internal static void UdpGroup(string folder, string prefix, string group)
     {
         string port = OldProgram.FreeUdpPort();
-        using OldProgram first = new(folder, prefix + "UdpMulticastClient", "0.0.0.0", group, port), second = new(folder, prefix + "UdpMulticastClient", "0.0.0.0", group, port);
+        using OldProgram first = new(folder, prefix + "UdpMulticastClient", "0.0.0.0", group, port),
+            second = new(folder, prefix + "UdpMulticastClient", "0.0.0.0", group, port);
         foreach (OldProgram client in (OldProgram[])[first, second])
         {
             client.Expect("Multicast UDP client", 2); // connected, and then joined, or a message why not
-            Assert.SkipWhen(client.Output.Contains("caught an error", StringComparison.Ordinal), "This machine routes no multicast.");
+            Assert.SkipWhen(client.Output.Contains("caught an error", StringComparison.Ordinal),
+                "This machine routes no multicast.");
             client.Expect($"joined the group {group}");
         }
 

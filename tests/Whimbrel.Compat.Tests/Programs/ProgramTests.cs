@@ -52,7 +52,8 @@ public sealed class ProgramTests : IDisposable
     [InlineData("CSharp.Performance.TcpEchoClient")]
     public void A_performance_client_without_a_server_reports_it_and_ends(string client)
     {
-        using OldProgram asking = new(_folder, client, "--port", OldProgram.FreePort(), "--clients", "3", "--messages", "1", "--seconds", "1", "--wait", "1");
+        using OldProgram asking = new(_folder, client, "--port", OldProgram.FreePort(), "--clients", "3", "--messages",
+            "1", "--seconds", "1", "--wait", "1");
         asking.WaitForExit(1);
         Assert.Contains("Not connected within 1 seconds: 3 of 3 clients", asking.Output, StringComparison.Ordinal);
         Assert.DoesNotContain("All clients connected!", asking.Output, StringComparison.Ordinal);
@@ -63,7 +64,9 @@ public sealed class ProgramTests : IDisposable
     {
         using System.Net.Sockets.TcpListener listener = new(System.Net.IPAddress.Loopback, 0);
         listener.Start();
-        using OldProgram asking = new(_folder, "Performance.TcpEchoClient", "--port", $"{((System.Net.IPEndPoint)listener.LocalEndpoint).Port}", "--clients", "5", "--messages", "1", "--seconds", "2");
+        using OldProgram asking = new(_folder, "Performance.TcpEchoClient", "--port",
+            $"{((System.Net.IPEndPoint)listener.LocalEndpoint).Port}", "--clients", "5", "--messages", "1",
+            "--seconds", "2");
         List<System.Net.Sockets.TcpClient> peers = [];
         for (int i = 0; i < 5; i++) peers.Add(listener.AcceptTcpClient());
         // Echo for all peers but the last.
@@ -71,7 +74,8 @@ public sealed class ProgramTests : IDisposable
         asking.WaitForExit();
         Assert.Contains("Errors: 0\n", asking.Output, StringComparison.Ordinal);
         Assert.Contains("Fewest bytes of a client: 0\n", asking.Output, StringComparison.Ordinal);
-        Assert.Contains("Silent: 1 of 5 clients got nothing in the last second", asking.Output, StringComparison.Ordinal);
+        Assert.Contains("Silent: 1 of 5 clients got nothing in the last second", asking.Output,
+            StringComparison.Ordinal);
         Assert.DoesNotContain("Stalled", asking.Output, StringComparison.Ordinal);
         foreach (System.Net.Sockets.TcpClient peer in peers) peer.Dispose();
     }
@@ -84,7 +88,8 @@ public sealed class ProgramTests : IDisposable
         string port = OldProgram.FreePort();
         using OldProgram chat = new(_folder, server, port, _folder);
         chat.Expect("Press Enter");
-        using OldProgram first = new(_folder, client, "127.0.0.1", port), second = new(_folder, client, "127.0.0.1", port);
+        using OldProgram first = new(_folder, client, "127.0.0.1", port),
+            second = new(_folder, client, "127.0.0.1", port);
         first.Expect("Incoming: Hello from WebSocket chat!");
         second.Expect("Incoming: Hello from WebSocket chat!");
         first.Type("good day");
@@ -108,12 +113,14 @@ public sealed class ProgramTests : IDisposable
     [InlineData("WsEchoServer", "WsEchoClient", "100")]
     [InlineData("WssEchoServer", "WssEchoClient", "100")]
     [InlineData("ProtoServer", "ProtoBenchmark", "100")]
-    public void The_performance_programs_measure_without_errors_and_without_a_stall(string server, string client, string messages) => Measure(server, [], client, messages);
+    public void The_performance_programs_measure_without_errors_and_without_a_stall(string server, string client,
+        string messages) => Measure(server, [], client, messages);
 
     [Theory]
     [InlineData("WsMulticastServer", "WsMulticastClient")]
     [InlineData("WssMulticastServer", "WssMulticastClient")]
-    public void The_multicast_reaches_all_clients(string server, string client) => Measure(server, ["-m", "1000", "-s", "32"], client, "0");
+    public void The_multicast_reaches_all_clients(string server, string client) =>
+        Measure(server, ["-m", "1000", "-s", "32"], client, "0");
 
     [Fact]
     public void The_protocol_answers_rejects_and_notifies()
@@ -141,7 +148,8 @@ public sealed class ProgramTests : IDisposable
         string port = OldProgram.FreePort();
         using OldProgram server = new(_folder, "ProtoServer", port);
         server.Expect("Press Enter");
-        using System.Net.Sockets.TcpClient peer = new("127.0.0.1", int.Parse(port, System.Globalization.CultureInfo.InvariantCulture));
+        using System.Net.Sockets.TcpClient peer = new("127.0.0.1",
+            int.Parse(port, System.Globalization.CultureInfo.InvariantCulture));
         peer.ReceiveTimeout = 30_000;
         System.Net.Sockets.NetworkStream stream = peer.GetStream();
         Assert.Equal(4, BitConverter.ToInt32(ReadMessage(stream), 12)); // the greeting is a notify
@@ -176,9 +184,12 @@ public sealed class ProgramTests : IDisposable
         string port = OldProgram.FreePort();
         using OldProgram serving = new(_folder, server, ["--port", port, .. more]);
         serving.Expect("Press Enter");
-        using OldProgram asking = new(_folder, client, "-a", "127.0.0.1", "-p", port, "-c", "5", "-m", messages, "-s", "32", "-z", "2");
-        OldProgram.Measured(asking, serving, least: Math.Max(5, 5 * int.Parse(messages, System.Globalization.CultureInfo.InvariantCulture)));
+        using OldProgram asking = new(_folder, client, "-a", "127.0.0.1", "-p", port, "-c", "5", "-m", messages, "-s",
+            "32", "-z", "2");
+        OldProgram.Measured(asking, serving,
+            least: Math.Max(5, 5 * int.Parse(messages, System.Globalization.CultureInfo.InvariantCulture)));
     }
 
-    private static uint HashOf(string text) => text.Aggregate(0x811C9DC5u, static (hash, c) => unchecked((hash ^ c) * 0x01000193));
+    private static uint HashOf(string text) =>
+        text.Aggregate(0x811C9DC5u, static (hash, c) => unchecked((hash ^ c) * 0x01000193));
 }

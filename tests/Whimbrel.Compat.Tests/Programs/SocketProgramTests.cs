@@ -16,7 +16,8 @@ public sealed class SocketProgramTests : IDisposable
     public void The_chat_greets_sends_to_all_and_reconnects_to_its_server(string family)
     {
         string path = Path.Combine(_folder, "chat.sock"), port = OldProgram.FreePort();
-        ProgramStory.Chat(_folder, "Examples.", family, family == "Uds" ? [path] : [port], family == "Uds" ? [path] : ["127.0.0.1", port]);
+        ProgramStory.Chat(_folder, "Examples.", family, family == "Uds" ? [path] : [port],
+            family == "Uds" ? [path] : ["127.0.0.1", port]);
         Assert.False(File.Exists(path), "the server takes its file with it");
     }
 
@@ -40,35 +41,43 @@ public sealed class SocketProgramTests : IDisposable
     public void A_typed_line_comes_back_as_a_datagram() => ProgramStory.UdpEcho(_folder, "Examples.");
 
     [Fact]
-    public void Members_of_a_group_at_one_port_both_receive() => ProgramStory.UdpGroup(_folder, "Examples.", "239.255.77.21");
+    public void Members_of_a_group_at_one_port_both_receive() =>
+        ProgramStory.UdpGroup(_folder, "Examples.", "239.255.77.21");
 
     [Theory]
     [InlineData("Tcp", 1000)]
     [InlineData("Ssl", 100)]
     [InlineData("Uds", 1000)]
-    public void The_echo_programs_measure_without_errors_and_without_a_stall(string family, int messages) => Measure(family + "Echo", Place(family), [], [], messages);
+    public void The_echo_programs_measure_without_errors_and_without_a_stall(string family, int messages) =>
+        Measure(family + "Echo", Place(family), [], [], messages);
 
     // So few are in flight that the socket buffer holds all of them: lost datagrams do not come back.
     [Fact]
-    public void The_echo_over_UDP_measures_without_errors_and_without_a_stall() => Measure("UdpEcho", ["-p", OldProgram.FreeUdpPort()], [], [], 10);
+    public void The_echo_over_UDP_measures_without_errors_and_without_a_stall() =>
+        Measure("UdpEcho", ["-p", OldProgram.FreeUdpPort()], [], [], 10);
 
     [Theory]
     [InlineData("Tcp")]
     [InlineData("Ssl")]
     [InlineData("Uds")]
-    public void The_multicast_reaches_all_clients(string family) => Measure(family + "Multicast", Place(family), ["-m", "1000", "-s", "32"], [], 0);
+    public void The_multicast_reaches_all_clients(string family) =>
+        Measure(family + "Multicast", Place(family), ["-m", "1000", "-s", "32"], [], 0);
 
     [Fact]
     public void The_multicast_over_UDP_reaches_the_members_of_the_group() =>
-        Measure("UdpMulticast", ["-p", OldProgram.FreeUdpPort()], ["-a", "239.255.77.22", "-m", "1000", "-s", "32"], ["-a", "239.255.77.22"], 0);
+        Measure("UdpMulticast", ["-p", OldProgram.FreeUdpPort()], ["-a", "239.255.77.22", "-m", "1000", "-s", "32"],
+            ["-a", "239.255.77.22"], 0);
 
-    private string[] Place(string family) => family == "Uds" ? ["--path", Path.Combine(_folder, "measure.sock")] : ["-p", OldProgram.FreePort()];
+    private string[] Place(string family) =>
+        family == "Uds" ? ["--path", Path.Combine(_folder, "measure.sock")] : ["-p", OldProgram.FreePort()];
 
     private void Measure(string family, string[] place, string[] serving, string[] asking, int messages)
     {
         using OldProgram server = new(_folder, $"Performance.{family}Server", [.. place, .. serving]);
         server.Expect("Press Enter");
-        using OldProgram client = new(_folder, $"Performance.{family}Client", [.. place, .. asking, "-c", "5", "-m", $"{messages}", "-s", "32", "-z", "1"]);
-        Assert.Contains("All clients disconnected!\n", OldProgram.Measured(client, server, least: Math.Max(5, 5 * messages)), StringComparison.Ordinal);
+        using OldProgram client = new(_folder, $"Performance.{family}Client",
+            [.. place, .. asking, "-c", "5", "-m", $"{messages}", "-s", "32", "-z", "1"]);
+        Assert.Contains("All clients disconnected!\n",
+            OldProgram.Measured(client, server, least: Math.Max(5, 5 * messages)), StringComparison.Ordinal);
     }
 }

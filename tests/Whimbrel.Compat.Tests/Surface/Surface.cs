@@ -14,7 +14,8 @@ internal enum Parameters
 /// that a user can call or override.</summary>
 internal static class Surface
 {
-    private const BindingFlags Declared = BindingFlags.Public | BindingFlags.NonPublic | BindingFlags.Instance | BindingFlags.Static | BindingFlags.DeclaredOnly;
+    private const BindingFlags Declared = BindingFlags.Public | BindingFlags.NonPublic | BindingFlags.Instance
+        | BindingFlags.Static | BindingFlags.DeclaredOnly;
 
     private static readonly Dictionary<Type, string> s_words = new()
     {
@@ -47,7 +48,8 @@ internal static class Surface
                 if (line is null) return types;
                 members.Clear();
                 int count = line.IndexOf('[', StringComparison.Ordinal);
-                head = string.Join(' ', (count < 0 ? line : line[..count]).Split(' ', StringSplitOptions.RemoveEmptyEntries));
+                head = string.Join(' ',
+                    (count < 0 ? line : line[..count]).Split(' ', StringSplitOptions.RemoveEmptyEntries));
             }
             else if (line.StartsWith("  ", StringComparison.Ordinal)) members.Add(line.Trim());
         }
@@ -65,8 +67,10 @@ internal static class Surface
             { IsSealed: true } when !typeof(Delegate).IsAssignableFrom(type) => "sealed class",
             _ => "class",
         };
-        string parent = type.IsEnum ? NameOf(type.GetEnumUnderlyingType()) : type.BaseType is { } known ? NameOf(known) : "";
-        IEnumerable<string> own = type.IsEnum || typeof(Delegate).IsAssignableFrom(type) ? [] : type.GetInterfaces().Except(type.BaseType?.GetInterfaces() ?? []).Where(static i => i.IsVisible).Select(NameOf);
+        string parent = type.IsEnum ? NameOf(type.GetEnumUnderlyingType()) : type.BaseType is { } known ? NameOf(known)
+            : "";
+        IEnumerable<string> own = type.IsEnum || typeof(Delegate).IsAssignableFrom(type) ? [] : type.GetInterfaces()
+            .Except(type.BaseType?.GetInterfaces() ?? []).Where(static i => i.IsVisible).Select(NameOf);
         return string.Join(' ', ((string[])[kind, type.Name, ":", parent, .. own]).Where(static w => w.Length > 0));
     }
 
@@ -74,38 +78,52 @@ internal static class Surface
     {
         if (type.IsEnum)
         {
-            foreach (FieldInfo field in type.GetFields(BindingFlags.Public | BindingFlags.Static)) yield return $"{field.Name}={Convert.ToString(field.GetRawConstantValue(), CultureInfo.InvariantCulture)}";
+            foreach (FieldInfo field in type.GetFields(BindingFlags.Public | BindingFlags.Static))
+                yield return $"{field.Name}="
+                    + $"{Convert.ToString(field.GetRawConstantValue(), CultureInfo.InvariantCulture)}";
             yield break;
         }
 
-        foreach (ConstructorInfo constructor in type.GetConstructors(Declared).Where(IsVisible)) yield return $"{Access(constructor)}{type.Name}({ParametersOf(constructor.GetParameters(), form)})";
-        foreach (FieldInfo field in type.GetFields(Declared).Where(static f => f.IsPublic || f.IsFamily || f.IsFamilyOrAssembly))
-            yield return $"field {(field.IsPublic ? "" : "protected ")}{(field.IsStatic ? "static " : "")}{(field.IsInitOnly ? "readonly " : "")}{NameOf(field.FieldType)} {field.Name}";
+        foreach (ConstructorInfo constructor in type.GetConstructors(Declared).Where(IsVisible))
+            yield return $"{Access(constructor)}{type.Name}({ParametersOf(constructor.GetParameters(), form)})";
+        foreach (FieldInfo field in type.GetFields(Declared)
+            .Where(static f => f.IsPublic || f.IsFamily || f.IsFamilyOrAssembly))
+            yield return $"field {(field.IsPublic ? "" : "protected ")}{(field.IsStatic ? "static " : "")}"
+                + $"{(field.IsInitOnly ? "readonly " : "")}{NameOf(field.FieldType)} {field.Name}";
         foreach (PropertyInfo property in type.GetProperties(Declared))
         {
             MethodInfo[] accessors = [.. property.GetAccessors(nonPublic: true).Where(IsVisible)];
             if (accessors.Length == 0) continue;
             string access = accessors.Any(static a => a.IsPublic) ? "" : "protected ";
-            string verbs = string.Concat(accessors.Select(static a => $"{Access(a)}{(a.ReturnType == typeof(void) ? "set" : "get")};"));
-            string index = property.GetIndexParameters() is { Length: > 0 } parameters ? $"[{ParametersOf(parameters, form)}]" : "";
-            yield return $"{access}{Kind(accessors[0])}{NameOf(property.PropertyType)} {property.Name}{index} {{{verbs}}}";
+            string verbs = string.Concat(
+                accessors.Select(static a => $"{Access(a)}{(a.ReturnType == typeof(void) ? "set" : "get")};"));
+            string index = property.GetIndexParameters() is { Length: > 0 } parameters
+                ? $"[{ParametersOf(parameters, form)}]"
+                : "";
+            yield return $"{access}{Kind(accessors[0])}{NameOf(property.PropertyType)} "
+                + $"{property.Name}{index} {{{verbs}}}";
         }
 
         foreach (MethodInfo method in type.GetMethods(Declared).Where(static m => IsVisible(m) && !m.IsSpecialName))
-            yield return $"{Access(method)}{Kind(method)}{NameOf(method.ReturnType)} {method.Name}({ParametersOf(method.GetParameters(), form)})";
+            yield return $"{Access(method)}{Kind(method)}{NameOf(method.ReturnType)} "
+                + $"{method.Name}({ParametersOf(method.GetParameters(), form)})";
     }
 
-    private static string NameIn(string head) => head.Split(' ').SkipWhile(static w => w is "class" or "static" or "interface" or "enum" or "abstract" or "sealed").First();
+    private static string NameIn(string head) => head.Split(' ')
+        .SkipWhile(static w => w is "class" or "static" or "interface" or "enum" or "abstract" or "sealed").First();
 
     private static bool IsVisible(MethodBase method) => method.IsPublic || method.IsFamily || method.IsFamilyOrAssembly;
 
     private static string Access(MethodBase method) => method.IsPublic ? "" : "protected ";
 
     private static string Kind(MethodInfo method) =>
-        method.IsStatic ? "static " : !method.IsVirtual || method.IsFinal ? "" : method.GetBaseDefinition() == method ? "virtual " : "override ";
+        method.IsStatic ? "static " : !method.IsVirtual || method.IsFinal ? ""
+            : method.GetBaseDefinition() == method ? "virtual " : "override ";
 
-    private static string ParametersOf(ParameterInfo[] parameters, Parameters form) => string.Join(", ", parameters.Select(p =>
-        $"{(p.ParameterType.IsByRef ? "ref " : "")}{NameOf(p.ParameterType)}{(form == Parameters.Named ? " " + p.Name : "")}{(p.HasDefaultValue ? "=" + DefaultOf(p) : "")}"));
+    private static string ParametersOf(ParameterInfo[] parameters, Parameters form) =>
+        string.Join(", ", parameters.Select(p =>
+            $"{(p.ParameterType.IsByRef ? "ref " : "")}{NameOf(p.ParameterType)}"
+            + $"{(form == Parameters.Named ? " " + p.Name : "")}{(p.HasDefaultValue ? "=" + DefaultOf(p) : "")}"));
 
     private static string DefaultOf(ParameterInfo parameter) => parameter.RawDefaultValue switch
     {
@@ -121,6 +139,8 @@ internal static class Surface
         if (type.IsByRef) return NameOf(type.GetElementType()!);
         if (type.IsArray) return NameOf(type.GetElementType()!) + "[]";
         if (Nullable.GetUnderlyingType(type) is { } inner) return NameOf(inner) + "?";
-        return type.IsGenericType ? $"{type.Name.Split('`')[0]}<{string.Join(',', type.GetGenericArguments().Select(NameOf))}>" : type.Name;
+        return type.IsGenericType
+            ? $"{type.Name.Split('`')[0]}<{string.Join(',', type.GetGenericArguments().Select(NameOf))}>"
+            : type.Name;
     }
 }

@@ -17,9 +17,11 @@ internal static partial class ProgramTwin
         bool isTls = family == "Ssl";
         string mark = isTls ? "tls" : "uds", other = isTls ? "uds" : "tls", leftOut = isTls ? " // tcp" : " // ip";
         IEnumerable<string> lines = text.Split('\n')
-            .Where(l => !l.EndsWith(" // plain", StringComparison.Ordinal) && !l.EndsWith(leftOut, StringComparison.Ordinal) && !l.TrimStart().StartsWith($"// {other}:", StringComparison.Ordinal))
+            .Where(l => !l.EndsWith(" // plain", StringComparison.Ordinal) && !l.EndsWith(leftOut,
+                StringComparison.Ordinal) && !l.TrimStart().StartsWith($"// {other}:", StringComparison.Ordinal))
             .Select(l => Ends().Replace(Regex.Replace(l, $"^( *)// {mark}: ?", "$1"), "").TrimEnd());
-        text = Names().Replace(string.Join('\n', lines), family).Replace("TCP", family.ToUpperInvariant(), StringComparison.Ordinal);
+        text = Names().Replace(string.Join('\n', lines), family)
+            .Replace("TCP", family.ToUpperInvariant(), StringComparison.Ordinal);
         return isTls ? text.Replace("1111", "2222", StringComparison.Ordinal) : text;
     }
 

@@ -8,9 +8,13 @@ public sealed class TemplateTests
     public void The_programs_over_TLS_are_those_without_it()
     {
         string folder = Path.Combine(Made.Root, "examples/OldPrograms");
-        string[] plain = [.. ((string[])["Examples", "Performance"]).SelectMany(f => Directory.GetFiles(Path.Combine(folder, f), "*.cs")).Where(static f => !Path.GetFileName(f).Contains("Https", StringComparison.Ordinal) && !Path.GetFileName(f).Contains("Wss", StringComparison.Ordinal))
+        string[] plain = [.. ((string[])["Examples", "Performance"])
+            .SelectMany(f => Directory.GetFiles(Path.Combine(folder, f), "*.cs"))
+            .Where(static f => !Path.GetFileName(f).Contains("Https", StringComparison.Ordinal)
+                && !Path.GetFileName(f).Contains("Wss", StringComparison.Ordinal))
             .Where(static f => File.ReadAllText(f).Contains("/*tls:", StringComparison.Ordinal))];
         Assert.Equal(10, plain.Length);
-        Made.Check(plain.Select(static f => (Path.Combine(Path.GetDirectoryName(f)!, TlsTwin.Of(Path.GetFileNameWithoutExtension(f)) + ".cs"), TlsTwin.Of(File.ReadAllText(f)))));
+        Made.Check(plain.Select(static f => (Path.Combine(Path.GetDirectoryName(f)!,
+            TlsTwin.Of(Path.GetFileNameWithoutExtension(f)) + ".cs"), TlsTwin.Of(File.ReadAllText(f)))));
     }
 }

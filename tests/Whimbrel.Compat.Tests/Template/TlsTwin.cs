@@ -19,7 +19,9 @@ internal static partial class TlsTwin
 
     [GeneratedRegex(@"/\*tls: ?(.*?)\*/")] private static partial Regex Marked();
 
-    [GeneratedRegex(@"\b(TcpSession|Http(Server|Session|ClientEx|Client|TraceServer|TraceClient)|Ws(Server|Session|Client|ChatServer|ChatClient|EchoServer|EchoClient|MulticastServer|MulticastClient))\b")] private static partial Regex Name();
+    [GeneratedRegex(@"\b(TcpSession|Http(Server|Session|ClientEx|Client|TraceServer|TraceClient)|Ws(Server|"
+        + @"Session|Client|ChatServer|ChatClient|EchoServer|EchoClient|MulticastServer|MulticastClient))\b")]
+    private static partial Regex Name();
 
     [GeneratedRegex(@"protected override void OnConnected\(\)")] private static partial Regex Ready();
 }

@@ -17,13 +17,32 @@ public sealed class MemorySocketOptions() : Suite(Transport.MemoryTcp)
     public void The_options_of_production_are_accepted_and_the_hook_is_not_called() => Run(rig =>
     {
         static void Refuse(NewSocket socket) => throw new NotSupportedException("there is no socket");
-        RecordingServer server = rig.Serve(null, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), KeepAlive = true, Mark = 7, FastOpenQueue = 16, BindToDevice = "eth7", OnSocketCreated = Refuse, CreateSocket = static _ => throw new NotSupportedException("there is no socket") });
-        RecordingClient client = rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint, FastOpen = true, TypeOfService = 8, OnSocketCreated = Refuse });
+        RecordingServer server = rig.Serve(null, new ServerOptions
+        {
+            Engine = rig.Engine,
+            EndPoint = rig.NewAddress(),
+            KeepAlive = true,
+            Mark = 7,
+            FastOpenQueue = 16,
+            BindToDevice = "eth7",
+            OnSocketCreated = Refuse,
+            CreateSocket = static _ => throw new NotSupportedException("there is no socket")
+        });
+        RecordingClient client = rig.MakeClient(new ClientOptions
+        {
+            Engine = rig.Engine,
+            EndPoint = server.EndPoint,
+            FastOpen = true,
+            TypeOfService = 8,
+            OnSocketCreated = Refuse
+        });
         rig.Connect(client);
         Assert.Null(server.Connected().Socket);
         Assert.Null(server.Socket);
-        ServerOptions wrong = new() { Engine = rig.Engine, EndPoint = rig.NewAddress(), KeepAlive = true, KeepAliveCount = 128 };
-        Assert.Contains("KeepAliveCount = 128", Assert.Throws<ArgumentException>(() => wrong.Validate(rig.Engine)).Message, StringComparison.Ordinal);
+        ServerOptions wrong =
+            new() { Engine = rig.Engine, EndPoint = rig.NewAddress(), KeepAlive = true, KeepAliveCount = 128 };
+        Assert.Contains("KeepAliveCount = 128",
+            Assert.Throws<ArgumentException>(() => wrong.Validate(rig.Engine)).Message, StringComparison.Ordinal);
     });
 }
 #endif

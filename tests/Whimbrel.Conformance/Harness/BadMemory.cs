@@ -52,7 +52,8 @@ public sealed class BadMemory(int length) : MemoryManager<byte>
     {
         if (Place == BadPlace.Pin) throw Thrown;
         Pins++;
-        return new MemoryHandle((byte*)System.Runtime.CompilerServices.Unsafe.AsPointer(ref _bytes[0]) + elementIndex, default, this);
+        return new MemoryHandle((byte*)System.Runtime.CompilerServices.Unsafe.AsPointer(ref _bytes[0]) + elementIndex,
+            default, this);
     }
 
     public override void Unpin()

@@ -5,7 +5,8 @@ namespace Whimbrel.Conformance;
 /// <summary> A session for requests with bodies: four bytes contain the length of a body, followed by its bytes; or,
 /// chunked, one byte contains the length of a chunk, and 0 ends the body. The handler is called inside the callback in
 /// which a body begins. </summary>
-public sealed class BodyReader(bool isChunked, Action<RecordingSession, BodyStream> handler, long skipLimitBytes = 256 * 1024)
+public sealed class BodyReader(bool isChunked, Action<RecordingSession, BodyStream> handler,
+    long skipLimitBytes = 256 * 1024)
 {
     private int _left;
     private bool _isInside;
@@ -13,7 +14,8 @@ public sealed class BodyReader(bool isChunked, Action<RecordingSession, BodyStre
     /// <summary>Number of ended bodies.</summary>
     public int Ended { get; private set; }
 
-    public static UnreadHook Hook(bool isChunked, Action<RecordingSession, BodyStream> handler, long skipLimitBytes = 256 * 1024) =>
+    public static UnreadHook Hook(bool isChunked, Action<RecordingSession, BodyStream> handler,
+        long skipLimitBytes = 256 * 1024) =>
         new BodyReader(isChunked, handler, skipLimitBytes).Unread;
 
     /// <summary>Bytes of a request.</summary>

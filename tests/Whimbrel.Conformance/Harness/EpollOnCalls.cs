@@ -10,9 +10,11 @@ internal sealed class EpollOnCalls : Engine
     internal static readonly TimeSpan Patience = TimeSpan.FromSeconds(30);
 
     internal EpollOnCalls(SocketCalls sockets, EpollCalls? set = null)
-        : base("epoll", "by the test", new EngineOptions { Loops = 1, BlockedLoopMs = 60_000 }) => Loops = [new EpollLoop(this, 0, set ?? EpollCalls.System, sockets)];
+        : base("epoll", "by the test", new EngineOptions { Loops = 1, BlockedLoopMs = 60_000 }) =>
+        Loops = [new EpollLoop(this, 0, set ?? EpollCalls.System, sockets)];
 
-    internal static void NeedsEpoll() => Assert.SkipUnless(KernelProbe.HasEpoll, "The epoll engine needs Linux on x64 or arm64.");
+    internal static void NeedsEpoll() =>
+        Assert.SkipUnless(KernelProbe.HasEpoll, "The epoll engine needs Linux on x64 or arm64.");
 
     internal static async Task UntilAsync(Func<bool> condition)
     {

@@ -25,7 +25,13 @@ internal sealed class FakeTlsLayer(bool isServer, string? name, TlsScratch scrat
     /// <summary>First message of a client.</summary>
     internal static byte[] AsksForKeys => [Shake, 3, 3, 0, 1, ChangeOfKeys];
 
-    internal override TlsInfo Info => new() { Protocol = SslProtocols.Tls13, CipherSuite = TlsCipherSuite.TLS_NULL_WITH_NULL_NULL, ServerName = name, Provider = TlsProvider.Auto };
+    internal override TlsInfo Info => new()
+    {
+        Protocol = SslProtocols.Tls13,
+        CipherSuite = TlsCipherSuite.TLS_NULL_WITH_NULL_NULL,
+        ServerName = name,
+        Provider = TlsProvider.Auto
+    };
 
     internal override TlsStep Start(CipherBlock output)
     {
@@ -40,7 +46,8 @@ internal sealed class FakeTlsLayer(bool isServer, string? name, TlsScratch scrat
         while (true)
         {
             int want = _have < Header ? Header : Header + BinaryPrimitives.ReadUInt16BigEndian(_record.AsSpan(3));
-            if (want > _record.Length || (_have >= Header && want == Header)) return Refuse(TlsFailure.BadRecord, "a record of no possible size");
+            if (want > _record.Length || (_have >= Header && want == Header))
+                return Refuse(TlsFailure.BadRecord, "a record of no possible size");
             if (_have >= Header && _have == want)
             {
                 _have = 0;
@@ -161,7 +168,9 @@ internal sealed class FakeTlsLayer(bool isServer, string? name, TlsScratch scrat
     {
         byte[] host = System.Text.Encoding.ASCII.GetBytes(name ?? "");
         byte[] extensions = [0, 43, 0, 3, 2, 3, 4];
-        if (host.Length > 0) extensions = [0, 0, 0, (byte)(host.Length + 5), 0, (byte)(host.Length + 3), 0, 0, (byte)host.Length, .. host, .. extensions];
+        if (host.Length > 0)
+            extensions = [0, 0, 0, (byte)(host.Length + 5), 0, (byte)(host.Length + 3), 0, 0, (byte)host.Length,
+                .. host, .. extensions];
         byte[] body = [3, 3, .. new byte[32], 0, 0, 2, 0x13, 1, 1, 0, 0, (byte)extensions.Length, .. extensions];
         return [Shake, 3, 1, 0, (byte)(body.Length + 4), 1, 0, 0, (byte)body.Length, .. body];
     }

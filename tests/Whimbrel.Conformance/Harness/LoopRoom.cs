@@ -15,7 +15,8 @@ internal static unsafe class LoopRoom
 
     internal static bool IsRoot => OperatingSystem.IsLinux() && geteuid() == 0;
 
-    internal static void SkipUnlessRoot() => Assert.SkipUnless(IsRoot, "A network of its own, or a privilege to give up, needs root on Linux.");
+    internal static void SkipUnlessRoot() =>
+        Assert.SkipUnless(IsRoot, "A network of its own, or a privilege to give up, needs root on Linux.");
 
     /// <summary>Moves the loop into an empty network namespace with 127.0.0.1. It has its own net sysctls, see <see
     /// cref="SetSysctl"/>.</summary>
@@ -24,7 +25,8 @@ internal static unsafe class LoopRoom
         SkipUnlessRoot();
         rig.Engine.Start();
         int error = 0;
-        rig.OnLoop(rig.Engine.GetLoop(0), () => error = unshare(CLONE_NEWNET) == 0 ? RaiseLoopback() : Marshal.GetLastSystemError());
+        rig.OnLoop(rig.Engine.GetLoop(0),
+            () => error = unshare(CLONE_NEWNET) == 0 ? RaiseLoopback() : Marshal.GetLastSystemError());
         Assert.SkipWhen(error != 0, $"No network namespace can be created here (error {error}).");
     }
 
@@ -76,15 +78,23 @@ internal static unsafe class LoopRoom
     {
         const int PR_SET_NO_NEW_PRIVS = 38;
         const int PR_SET_SECCOMP = 22;
-        Assert.SkipUnless(OperatingSystem.IsLinux() && RuntimeInformation.ProcessArchitecture is Architecture.X64 or Architecture.Arm64, "The test filters Linux system calls by number.");
+        Assert.SkipUnless(OperatingSystem.IsLinux() && RuntimeInformation.ProcessArchitecture is Architecture.X64
+            or Architecture.Arm64, "The test filters Linux system calls by number.");
         uint number = (uint)(RuntimeInformation.ProcessArchitecture == Architecture.X64 ? call.OnX64 : call.OnArm64);
         int refused = 0;
         rig.OnLoop(rig.Engine.GetLoop(0), () =>
         {
             // The program loads the number of the call; this one returns the error, all others are allowed.
-            ulong* program = stackalloc ulong[4] { 0x20, 0x15 | (1UL << 24) | ((ulong)number << 32), 0x06 | ((0x50000UL | (uint)error) << 32), 0x06 | (0x7fff0000UL << 32) };
+            ulong* program = stackalloc ulong[4]
+            {
+                0x20,
+                0x15 | (1UL << 24) | ((ulong)number << 32),
+                0x06 | ((0x50000UL | (uint)error) << 32),
+                0x06 | (0x7fff0000UL << 32)
+            };
             ulong* filter = stackalloc ulong[2] { 4, (ulong)program };
-            if (prctl(PR_SET_NO_NEW_PRIVS, 1, null, 0, 0) != 0 || prctl(PR_SET_SECCOMP, 2, filter, 0, 0) != 0) refused = Marshal.GetLastSystemError();
+            if (prctl(PR_SET_NO_NEW_PRIVS, 1, null, 0, 0) != 0 || prctl(PR_SET_SECCOMP, 2, filter, 0, 0) != 0)
+                refused = Marshal.GetLastSystemError();
         });
         Assert.SkipWhen(refused != 0, $"No seccomp filter can be set here (error {refused}).");
     }

@@ -19,7 +19,9 @@ public sealed class MadeSockets
     public int Read(SocketRole role, int level, int name, int index = 0)
     {
         byte[] bytes = ReadBytes(role, level, name, sizeof(int), index);
-        return bytes.Length == sizeof(int) ? BitConverter.ToInt32(bytes) : throw new InvalidOperationException($"{bytes.Length} bytes");
+        return bytes.Length == sizeof(int)
+            ? BitConverter.ToInt32(bytes)
+            : throw new InvalidOperationException($"{bytes.Length} bytes");
     }
 
     // Safe: the kernel writes at most `length` bytes.
@@ -28,7 +30,9 @@ public sealed class MadeSockets
         int descriptor = _made.Where(m => m.Role == role).ElementAt(index).Descriptor;
         byte[] bytes = new byte[length];
         uint count = (uint)length;
-        fixed (byte* p = bytes) Assert.True(Syscall.GetSocketOption(descriptor, level, name, p, &count) == 0, $"getsockopt({level}, {name}) of the {role}: error {Syscall.LastError}");
+        fixed (byte* p = bytes)
+            Assert.True(Syscall.GetSocketOption(descriptor, level, name, p, &count) == 0,
+                $"getsockopt({level}, {name}) of the {role}: error {Syscall.LastError}");
         return bytes[..(int)count];
     }
 }

@@ -6,7 +6,8 @@ using Whimbrel.Testing;
 namespace Whimbrel.Conformance;
 
 /// <summary>The memory engine: one thread, virtual time, and a seed that decides the order of events.</summary>
-[System.Diagnostics.CodeAnalysis.SuppressMessage("Design", "CA1001", Justification = "Finish disposes the engine of every rig.")]
+[System.Diagnostics.CodeAnalysis.SuppressMessage("Design", "CA1001",
+    Justification = "Finish disposes the engine of every rig.")]
 public sealed class MemoryRig : Rig
 {
     private static int s_lastPath;
@@ -16,7 +17,8 @@ public sealed class MemoryRig : Rig
     private int _elsewhere;
 
     public MemoryRig(int seed, bool isUnix, int loops, bool isPool = false)
-        : base(isUnix, isPool) => _engine = new RecordingMemoryEngine(seed, loops, AddNotice, LoopStarted, LoopStopping, AddEngineEvent);
+        : base(isUnix, isPool) =>
+        _engine = new RecordingMemoryEngine(seed, loops, AddNotice, LoopStarted, LoopStopping, AddEngineEvent);
 
     public override Engine Engine => _engine;
 
@@ -63,7 +65,8 @@ public sealed class MemoryRig : Rig
         while (true)
         {
             _engine.RunUntilIdle();
-            long due = _engine.Loops.Where(static l => !l.IsStopped).Min(static l => (long?)l.Timers.NextDueMs) ?? long.MaxValue;
+            long due = _engine.Loops.Where(static l => !l.IsStopped).Min(static l => (long?)l.Timers.NextDueMs)
+                ?? long.MaxValue;
             if (due > end) break;
             _engine.Advance(TimeSpan.FromMilliseconds(Math.Max(0, due - _engine.NowMs)));
         }
@@ -107,7 +110,8 @@ public sealed class MemoryRig : Rig
 
     public override PeerListener Listen() => AddListener(new ScriptedPeerListener(this, _engine.Listen(NewAddress())));
 
-    public override EndPoint DeadAddress() => IsUnix ? NewAddress() : new IPEndPoint(IPAddress.Loopback, ushort.MaxValue - 1);
+    public override EndPoint DeadAddress() =>
+        IsUnix ? NewAddress() : new IPEndPoint(IPAddress.Loopback, ushort.MaxValue - 1);
 
     public override EndPoint? SilentAddress()
     {

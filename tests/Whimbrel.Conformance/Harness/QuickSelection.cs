@@ -16,7 +16,8 @@ internal static class QuickSelection
         if (!s_isQuick || TestContext.Current.TestMethod?.MethodName is not { } test) return;
         (int index, string[] tests, int classes) = s_places.GetOrAdd(testClass, static type => PlaceOf(type));
         int number = Array.IndexOf(tests, test);
-        Assert.SkipUnless(number < 0 || IsChosen(number, tests.Length, index, classes), "With --quick another class of this suite runs the test.");
+        Assert.SkipUnless(number < 0 || IsChosen(number, tests.Length, index, classes),
+            "With --quick another class of this suite runs the test.");
     }
 
     /// <summary>Whether the test runs in this class: both are numbered within the suite.</summary>
@@ -28,7 +29,8 @@ internal static class QuickSelection
 
     private static (int Index, string[] Tests, int Classes) PlaceOf(Type testClass)
     {
-        Type[] classes = [.. testClass.Assembly.GetTypes().Where(t => t.BaseType == testClass.BaseType && !t.IsAbstract).OrderBy(static t => t.Name, StringComparer.Ordinal)];
+        Type[] classes = [.. testClass.Assembly.GetTypes().Where(t => t.BaseType == testClass.BaseType && !t.IsAbstract)
+            .OrderBy(static t => t.Name, StringComparer.Ordinal)];
         string[] tests =
         [
             .. testClass.GetMethods()

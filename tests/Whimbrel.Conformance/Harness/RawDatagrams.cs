@@ -30,11 +30,18 @@ public sealed class RawDatagrams : IDisposable
             return;
         }
 #endif
-        _socket = new Socket(at.AddressFamily, SocketType.Dgram, at.AddressFamily == AddressFamily.Unix ? ProtocolType.Unspecified : ProtocolType.Udp) { ReceiveBufferSize = 4 << 20, SendBufferSize = 1 << 20 };
+        _socket = new Socket(at.AddressFamily, SocketType.Dgram,
+            at.AddressFamily == AddressFamily.Unix ? ProtocolType.Unspecified : ProtocolType.Udp)
+        {
+            ReceiveBufferSize = 4 << 20,
+            SendBufferSize = 1 << 20
+        };
         if (at.AddressFamily == AddressFamily.InterNetworkV6) _socket.DualMode = false;
         _socket.Bind(at);
         if (at.AddressFamily == AddressFamily.InterNetwork) _socket.MulticastLoopback = true;
-        if (at.AddressFamily == AddressFamily.InterNetwork) _socket.SetRawSocketOption(SocketAbi.IPPROTO_IP, 12, BitConverter.GetBytes(1)); // IP_RECVTTL, for ReceiveHops
+        // IP_RECVTTL, for ReceiveHops
+        if (at.AddressFamily == AddressFamily.InterNetwork)
+            _socket.SetRawSocketOption(SocketAbi.IPPROTO_IP, 12, BitConverter.GetBytes(1));
     }
 
     public EndPoint EndPoint
@@ -65,13 +72,16 @@ public sealed class RawDatagrams : IDisposable
     /// <summary>Sends to a group through an interface of this machine.</summary>
     public void SendToGroup(ReadOnlySpan<byte> data, IPAddress group, int port)
     {
-        if (_socket is not null) _socket.SetSocketOption(SocketOptionLevel.IP, SocketOptionName.MulticastInterface, IPAddress.Loopback.GetAddressBytes());
+        if (_socket is not null)
+            _socket.SetSocketOption(SocketOptionLevel.IP, SocketOptionName.MulticastInterface,
+                IPAddress.Loopback.GetAddressBytes());
         Send(data, new IPEndPoint(group, port));
     }
 
     /// <summary>Joins a group on the loopback device. Real sockets only.</summary>
     public void JoinOnLo(IPAddress group) =>
-        _socket!.SetSocketOption(SocketOptionLevel.IP, SocketOptionName.AddMembership, new MulticastOption(group, IPAddress.Loopback));
+        _socket!.SetSocketOption(SocketOptionLevel.IP, SocketOptionName.AddMembership,
+            new MulticastOption(group, IPAddress.Loopback));
 
     /// <summary>Hop limit of the next datagram. Real sockets only.</summary>
     // Safe: the kernel writes into memory of this frame, during the call.
@@ -110,14 +120,20 @@ public sealed class RawDatagrams : IDisposable
 #endif
         from = default;
         if (!_socket!.Poll(0, SelectMode.SelectRead)) return null;
-        EndPoint sender = _socket.AddressFamily == AddressFamily.Unix ? new UnixDomainSocketEndPoint("/x") : new IPEndPoint(_socket.AddressFamily == AddressFamily.InterNetwork ? IPAddress.Any : IPAddress.IPv6Any, 0);
+        EndPoint sender = _socket.AddressFamily == AddressFamily.Unix
+            ? new UnixDomainSocketEndPoint("/x")
+            : new IPEndPoint(_socket.AddressFamily == AddressFamily.InterNetwork ? IPAddress.Any : IPAddress.IPv6Any,
+                0);
         try
         {
             int count = _socket.ReceiveFrom(_buffer, ref sender);
-            from = sender is UnixDomainSocketEndPoint unix && string.IsNullOrEmpty(unix.ToString()) ? default : new DatagramPeer(sender);
+            from = sender is UnixDomainSocketEndPoint unix && string.IsNullOrEmpty(unix.ToString())
+                ? default
+                : new DatagramPeer(sender);
             return _buffer[..count];
         }
-        catch (SocketException e) when (e.SocketErrorCode is SocketError.ConnectionRefused or SocketError.ConnectionReset)
+        catch (SocketException e)
+            when (e.SocketErrorCode is SocketError.ConnectionRefused or SocketError.ConnectionReset)
         {
             return null;
         }

@@ -16,7 +16,15 @@ public sealed class RealRig : Rig
 
     public RealRig(EngineKind kind, bool isUnix, int loops, bool isPool = false)
         : base(isUnix, isPool) => Engine = new RecordingEngine(
-            new EngineOptions { Kind = kind, Loops = loops, Name = "conformance", OnDiagnosticEvent = AddNotice, OnLoopStarted = LoopStarted, OnLoopStopping = LoopStopping },
+            new EngineOptions
+            {
+                Kind = kind,
+                Loops = loops,
+                Name = "conformance",
+                OnDiagnosticEvent = AddNotice,
+                OnLoopStarted = LoopStarted,
+                OnLoopStopping = LoopStopping
+            },
             AddEngineEvent);
 
     public override Engine Engine { get; }
@@ -38,7 +46,8 @@ public sealed class RealRig : Rig
         for (int round = 0; !condition(); round++)
         {
             PumpPeers();
-            if (Stopwatch.GetElapsedTime(start) > s_deadline) Assert.Fail($"Waited {s_deadline.TotalSeconds} s for {what}.");
+            if (Stopwatch.GetElapsedTime(start) > s_deadline)
+                Assert.Fail($"Waited {s_deadline.TotalSeconds} s for {what}.");
             if (round < 50) Thread.Yield();
             else Nap(1);
         }
@@ -61,7 +70,9 @@ public sealed class RealRig : Rig
     private void SettlePool()
     {
         long start = Stopwatch.GetTimestamp();
-        while (Sessions.Any(static s => s.Connection?.Strand is { IsIdle: false }) && Stopwatch.GetElapsedTime(start).TotalMilliseconds < 200) Nap(1);
+        while (Sessions.Any(static s => s.Connection?.Strand is { IsIdle: false })
+            && Stopwatch.GetElapsedTime(start).TotalMilliseconds < 200)
+            Nap(1);
     }
 
     public override void Pass(TimeSpan time) => Nap((int)time.TotalMilliseconds);
@@ -73,7 +84,9 @@ public sealed class RealRig : Rig
 
     public override void Elsewhere(Action action)
     {
-        lock (_elsewhere) _elsewhere.Add(Task.Factory.StartNew(action, CancellationToken.None, TaskCreationOptions.LongRunning, TaskScheduler.Default));
+        lock (_elsewhere)
+            _elsewhere.Add(Task.Factory.StartNew(action, CancellationToken.None, TaskCreationOptions.LongRunning,
+                TaskScheduler.Default));
     }
 
     public override void Join()
@@ -154,5 +167,6 @@ public sealed class RealRig : Rig
     }
 
     private static Socket Open(EndPoint endPoint) =>
-        new(endPoint.AddressFamily, SocketType.Stream, endPoint.AddressFamily == AddressFamily.Unix ? ProtocolType.Unspecified : ProtocolType.Tcp);
+        new(endPoint.AddressFamily, SocketType.Stream,
+            endPoint.AddressFamily == AddressFamily.Unix ? ProtocolType.Unspecified : ProtocolType.Tcp);
 }

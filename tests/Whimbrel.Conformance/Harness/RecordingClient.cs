@@ -15,14 +15,16 @@ public sealed class RecordingClient : Client
     {
     }
 
-    private RecordingClient(Rig rig, ClientOptions options, Action<RecordingSession>? setUp, ConcurrentQueue<RecordingSession> made)
+    private RecordingClient(Rig rig, ClientOptions options, Action<RecordingSession>? setUp,
+        ConcurrentQueue<RecordingSession> made)
         : base(rig.Scheduled(options), () => Make(rig, setUp, made))
     {
         _rig = rig;
         _made = made;
     }
 
-    private static RecordingSession Make(Rig rig, Action<RecordingSession>? setUp, ConcurrentQueue<RecordingSession> made)
+    private static RecordingSession Make(Rig rig, Action<RecordingSession>? setUp,
+        ConcurrentQueue<RecordingSession> made)
     {
         RecordingSession session = new(rig);
         setUp?.Invoke(session);
@@ -66,13 +68,15 @@ public sealed class RecordingClient : Client
 
     protected override bool HasOpening => Opens;
 
-    protected override Exception FailureOf(NetworkException failure) => Explains?.Invoke(failure) ?? base.FailureOf(failure);
+    protected override Exception FailureOf(NetworkException failure) =>
+        Explains?.Invoke(failure) ?? base.FailureOf(failure);
 
     protected override bool IsFinal(CloseReason reason) => JudgesEnd?.Invoke(reason) ?? base.IsFinal(reason);
 
     protected override void OnConnected(Session session) => Record("connected");
 
-    protected override void OnDisconnected(Session session, CloseReason reason) => Record($"disconnected {reason.Cause}");
+    protected override void OnDisconnected(Session session, CloseReason reason) =>
+        Record($"disconnected {reason.Cause}");
 
     protected override void OnReconnecting(int attempt, TimeSpan delay, CloseReason reason)
     {

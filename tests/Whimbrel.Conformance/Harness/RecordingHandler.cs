@@ -111,7 +111,8 @@ public sealed class RecordingHandler : DatagramHandler
         return true;
     }
 
-    protected override void OnTruncated(ReadOnlySpan<byte> start, int length, in DatagramPeer peer) => Report($"truncated {start.Length} of {length}", null);
+    protected override void OnTruncated(ReadOnlySpan<byte> start, int length, in DatagramPeer peer) =>
+        Report($"truncated {start.Length} of {length}", null);
 
     protected override void OnSendFailed(in DatagramFault fault)
     {

@@ -4,7 +4,8 @@ using Whimbrel.Testing;
 namespace Whimbrel.Conformance;
 
 /// <summary>A memory engine that records its events.</summary>
-public sealed class RecordingMemoryEngine(int seed, int loops, Action<DiagnosticEvent> onDiagnosticEvent, Action<Loop> onLoopStarted, Action<Loop> onLoopStopping, Action<string> record)
+public sealed class RecordingMemoryEngine(int seed, int loops, Action<DiagnosticEvent> onDiagnosticEvent,
+    Action<Loop> onLoopStarted, Action<Loop> onLoopStopping, Action<string> record)
     : MemoryEngine(seed, loops, onDiagnosticEvent, onLoopStarted: onLoopStarted, onLoopStopping: onLoopStopping)
 {
     protected override void OnStarting() => record("starting");

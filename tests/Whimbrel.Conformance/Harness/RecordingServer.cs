@@ -31,14 +31,16 @@ public sealed class RecordingServer : Server
         _made = new ConcurrentQueue<RecordingSession>();
     }
 
-    private RecordingServer(Rig rig, ServerOptions options, Action<RecordingSession>? setUp, ConcurrentQueue<RecordingSession> made)
+    private RecordingServer(Rig rig, ServerOptions options, Action<RecordingSession>? setUp,
+        ConcurrentQueue<RecordingSession> made)
         : base(rig.Scheduled(options), () => Make(rig, setUp, made))
     {
         _rig = rig;
         _made = made;
     }
 
-    private static RecordingSession Make(Rig rig, Action<RecordingSession>? setUp, ConcurrentQueue<RecordingSession> made)
+    private static RecordingSession Make(Rig rig, Action<RecordingSession>? setUp,
+        ConcurrentQueue<RecordingSession> made)
     {
         RecordingSession session = new(rig);
         setUp?.Invoke(session);
@@ -92,22 +94,26 @@ public sealed class RecordingServer : Server
         AtConnecting?.Invoke(session);
     }
 
-    protected override void OnDisconnecting(Session session, CloseReason reason) => RecordEarly($"disconnecting {reason.Cause}");
+    protected override void OnDisconnecting(Session session, CloseReason reason) =>
+        RecordEarly($"disconnecting {reason.Cause}");
 
     protected override void OnStarted() => Record("started");
 
     protected override void OnStopping() => Record("stopping");
 
-    protected override void OnStopped(StopReport report) => Record($"stopped drained {report.Drained} aborted {report.Aborted}");
+    protected override void OnStopped(StopReport report) =>
+        Record($"stopped drained {report.Drained} aborted {report.Aborted}");
 
     protected override void OnConnected(Session session) => Record("connected");
 
-    protected override void OnDisconnected(Session session, CloseReason reason) => Record($"disconnected {reason.Cause}");
+    protected override void OnDisconnected(Session session, CloseReason reason) =>
+        Record($"disconnected {reason.Cause}");
 
     protected override void OnConnectFailed(SessionContext connection, CloseReason reason)
     {
         ArgumentNullException.ThrowIfNull(connection);
-        if (!ReferenceEquals(connection.Server, this)) throw new InvalidOperationException("the context of another server");
+        if (!ReferenceEquals(connection.Server, this))
+            throw new InvalidOperationException("the context of another server");
         Record($"connect failed {reason.Cause}");
     }
 

@@ -202,9 +202,11 @@ public sealed class RecordingSession : Session
         IReadOnlyList<string> events = Events;
         if (events.Count == 0) return;
         // A successor that took over before OnConnected starts with the remaining callbacks.
-        bool beginsWell = IsSuccessor ? events[0] is "connected" or "handshaking" or "handshaked" || events[0].StartsWith("connect failed", StringComparison.Ordinal) : events[0] == "connecting";
+        bool beginsWell = IsSuccessor ? events[0] is "connected" or "handshaking" or "handshaked"
+            || events[0].StartsWith("connect failed", StringComparison.Ordinal) : events[0] == "connecting";
         Assert.True(beginsWell, $"the first callback was {events[0]}: {Life}");
-        int ends = events.Count(static e => e.StartsWith("disconnected", StringComparison.Ordinal) || e.StartsWith("connect failed", StringComparison.Ordinal));
+        int ends = events.Count(static e => e.StartsWith("disconnected", StringComparison.Ordinal)
+            || e.StartsWith("connect failed", StringComparison.Ordinal));
         Assert.True(ends == 1, $"{ends} last callbacks: {Life}");
         bool wasConnected = events.Contains("connected");
         bool saidSo = events.Any(static e => e.StartsWith("disconnected", StringComparison.Ordinal));
@@ -226,7 +228,8 @@ public sealed class RecordingSession : Session
 
     public void CallHandOver(Session next, bool holdsSends = false) => HandOver(next, holdsSends);
 
-    public void CallReplaceEndPoints(System.Net.EndPoint? remote, System.Net.EndPoint? local) => ReplaceEndPoints(remote, local);
+    public void CallReplaceEndPoints(System.Net.EndPoint? remote, System.Net.EndPoint? local) =>
+        ReplaceEndPoints(remote, local);
 
     public void CallBeginPhase(SessionPhase phase) => BeginPhase(phase);
 
@@ -237,9 +240,11 @@ public sealed class RecordingSession : Session
 
     public LoopTimer CallStartTimer(TimeSpan due, TimeSpan period = default) => StartTimer(due, period);
 
-    public void CallUpgrade(TlsOptions options, UnreadBytes unread = UnreadBytes.Refuse) => UpgradeToTls(options, unread);
+    public void CallUpgrade(TlsOptions options, UnreadBytes unread = UnreadBytes.Refuse) =>
+        UpgradeToTls(options, unread);
 
-    public ValueTask<TlsInfo> CallUpgradeAsync(TlsOptions options, UnreadBytes unread = UnreadBytes.Refuse) => UpgradeToTlsAsync(options, unread);
+    public ValueTask<TlsInfo> CallUpgradeAsync(TlsOptions options, UnreadBytes unread = UnreadBytes.Refuse) =>
+        UpgradeToTlsAsync(options, unread);
 
     public BodyStream CallStartBody(long skipLimitBytes = 256 * 1024) => StartBody(skipLimitBytes);
 
@@ -398,16 +403,22 @@ public sealed class RecordingSession : Session
 
     private void Begin(string? name)
     {
-        if (Interlocked.Exchange(ref _inside, 1) == 1) _rig.Violation($"{name ?? "received"} began inside or beside another callback: {Life}");
+        if (Interlocked.Exchange(ref _inside, 1) == 1)
+            _rig.Violation($"{name ?? "received"} began inside or beside another callback: {Life}");
         if (t_running is not null) _rig.Violation($"{name ?? "received"} began inside a callback of {t_running}");
         t_running = this;
-        if (_rig.IsPool ? Connections.Strand.Current is null : !Loop.IsCurrent) _rig.Violation($"{name ?? "received"} came on a foreign thread");
+        if (_rig.IsPool ? Connections.Strand.Current is null : !Loop.IsCurrent)
+            _rig.Violation($"{name ?? "received"} came on a foreign thread");
         lock (_gate)
         {
             // An exception of OnDisconnected is passed to OnError: the only callback after the end (contract 4). Posts
             // run (contract 18).
-            if (_disconnectings > 0 && name?.StartsWith("posted", StringComparison.Ordinal) == false && !name.StartsWith("disconnect", StringComparison.Ordinal) && !name.StartsWith("error", StringComparison.Ordinal)) _rig.Violation($"{name} came after disconnecting: {Life}");
-            if (_isOver && name?.StartsWith("error", StringComparison.Ordinal) != true) _rig.Violation($"{name ?? "received"} came after the last callback: {Life}");
+            if (_disconnectings > 0 && name?.StartsWith("posted", StringComparison.Ordinal) == false
+                && !name.StartsWith("disconnect", StringComparison.Ordinal)
+                && !name.StartsWith("error", StringComparison.Ordinal))
+                _rig.Violation($"{name} came after disconnecting: {Life}");
+            if (_isOver && name?.StartsWith("error", StringComparison.Ordinal) != true)
+                _rig.Violation($"{name ?? "received"} came after the last callback: {Life}");
             _hasBegun = true;
             if (name is null) return;
             _receivedInARow = 0;

@@ -48,8 +48,10 @@ public abstract class Rig
     public TlsOptions WithProvider(TlsOptions tls)
     {
         ArgumentNullException.ThrowIfNull(tls);
-        if (Provider == TlsProvider.OpenSsl) Assert.SkipUnless(Whimbrel.Tls.OpenSslLibrary.IsUsable, Whimbrel.Tls.OpenSslLibrary.Refusal ?? "");
-        TlsOptions copy = (TlsOptions)typeof(object).GetMethod(nameof(MemberwiseClone), System.Reflection.BindingFlags.Instance | System.Reflection.BindingFlags.NonPublic)!.Invoke(tls, null)!;
+        if (Provider == TlsProvider.OpenSsl)
+            Assert.SkipUnless(Whimbrel.Tls.OpenSslLibrary.IsUsable, Whimbrel.Tls.OpenSslLibrary.Refusal ?? "");
+        TlsOptions copy = (TlsOptions)typeof(object).GetMethod(nameof(MemberwiseClone),
+            System.Reflection.BindingFlags.Instance | System.Reflection.BindingFlags.NonPublic)!.Invoke(tls, null)!;
         typeof(TlsOptions).GetProperty(nameof(TlsOptions.Provider))!.SetValue(copy, Provider);
         return copy;
     }
@@ -62,10 +64,12 @@ public abstract class Rig
         if (Tls != TlsKind.None && options is ServerOptions { Tls: null } or ClientOptions { Tls: null })
         {
             options = (T)options.Clone();
-            typeof(T).GetProperty(nameof(ServerOptions.Tls))!.SetValue(options, options is ServerOptions ? ServerTls : ClientTls);
+            typeof(T).GetProperty(nameof(ServerOptions.Tls))!.SetValue(options,
+                options is ServerOptions ? ServerTls : ClientTls);
         }
 
-        if (Provider != TlsProvider.Auto && typeof(T).GetProperty(nameof(ServerOptions.Tls)) is { } property && property.GetValue(options) is TlsOptions { Provider: TlsProvider.Auto, Maker: null } tls)
+        if (Provider != TlsProvider.Auto && typeof(T).GetProperty(nameof(ServerOptions.Tls)) is { } property
+            && property.GetValue(options) is TlsOptions { Provider: TlsProvider.Auto, Maker: null } tls)
         {
             options = (T)options.Clone();
             property.SetValue(options, WithProvider(tls));
@@ -73,7 +77,8 @@ public abstract class Rig
 
         if (!IsPool) return options;
         T copy = (T)options.Clone();
-        typeof(ConnectionOptions).GetProperty(nameof(ConnectionOptions.Scheduling))!.SetValue(copy, Scheduling.ThreadPool);
+        typeof(ConnectionOptions).GetProperty(nameof(ConnectionOptions.Scheduling))!.SetValue(copy,
+            Scheduling.ThreadPool);
         return copy;
     }
 
@@ -108,7 +113,8 @@ public abstract class Rig
     public abstract void Pass(TimeSpan time);
 
     /// <summary>Makes the wall clock jump. Virtual time only.</summary>
-    public virtual void SetWallClock(DateTimeOffset now) => throw new InvalidOperationException("Real clocks are left alone.");
+    public virtual void SetWallClock(DateTimeOffset now) =>
+        throw new InvalidOperationException("Real clocks are left alone.");
 
     /// <summary>Runs an action on another thread, concurrently. It must not wait. See <see cref="Join"/>.</summary>
     public abstract void Elsewhere(Action action);
@@ -230,7 +236,8 @@ public abstract class Rig
     }
 
     /// <summary>A connected session of a client.</summary>
-    public RecordingSession Connect(EndPoint endPoint, Action<RecordingSession>? setUp = null) => Connect(MakeClient(endPoint, setUp));
+    public RecordingSession Connect(EndPoint endPoint, Action<RecordingSession>? setUp = null) =>
+        Connect(MakeClient(endPoint, setUp));
 
     public RecordingSession Connect(Client client)
     {
@@ -279,13 +286,15 @@ public abstract class Rig
 
     internal void Add(RecordingSession session) => _sessions.Enqueue(session);
 
-    internal Peer Add(Peer peer, bool isAccepted = false) => Tls == TlsKind.None ? Keep(peer) : Secure(peer, isAccepted);
+    internal Peer Add(Peer peer, bool isAccepted = false) =>
+        Tls == TlsKind.None ? Keep(peer) : Secure(peer, isAccepted);
 
     /// <summary>A TLS peer over this one; its handshake continues while the rig waits.</summary>
     public TlsPeer Secure(Peer peer, bool isAccepted, TlsOptions? options = null, string? host = "chat.test")
     {
         options ??= isAccepted ? ServerTls : ClientTls;
-        Whimbrel.Tls.TlsProfile profile = options.Maker?.Invoke(options, isAccepted) ?? new Whimbrel.Tls.SslStreamProfile(options, isAccepted);
+        Whimbrel.Tls.TlsProfile profile = options.Maker?.Invoke(options, isAccepted)
+            ?? new Whimbrel.Tls.SslStreamProfile(options, isAccepted);
         TlsPeer secure = new(this, peer, profile, isAccepted ? null : host);
         lock (_peers) _securePeers.Add(secure);
         Keep(secure);
@@ -327,8 +336,10 @@ public abstract class Rig
     {
         StringBuilder text = new();
         text.AppendLine(Engine.ToString());
-        foreach (RecordingSession session in _sessions.Take(20)) text.AppendLine($"  {session}: {string.Join(", ", session.Events)}");
-        foreach (DiagnosticEvent notice in _notices.Take(20)) text.AppendLine($"  notice {notice.Kind}: {notice.Message}");
+        foreach (RecordingSession session in _sessions.Take(20))
+            text.AppendLine($"  {session}: {string.Join(", ", session.Events)}");
+        foreach (DiagnosticEvent notice in _notices.Take(20))
+            text.AppendLine($"  notice {notice.Kind}: {notice.Message}");
         foreach (string violation in _violations.Take(20)) text.AppendLine($"  VIOLATION {violation}");
         return text.ToString();
     }
@@ -350,14 +361,19 @@ public abstract class Rig
 
         for (int i = 0; Nth(_clients, i) is { } client; i++) Await(client.DisposeAsync(), "the client to end");
         Until(() => _sessions.All(static s => !s.IsAlive), "every session to get its last callback");
-        Until(() => Engine.Loops.All(static l => l.IsStopped || (l.ResidentCount == 0 && l.Blocks.Outstanding == 0 && l.StrandBlocks.Outstanding == 0 && l.InboxItems.Outstanding == 0)), "all descriptors and blocks to be given back: " + Leftovers());
+        Until(() => Engine.Loops.All(static l => l.IsStopped || (l.ResidentCount == 0
+            && l.Blocks.Outstanding == 0 && l.StrandBlocks.Outstanding == 0 && l.InboxItems.Outstanding == 0)),
+            "all descriptors and blocks to be given back: " + Leftovers());
         Await(Engine.DisposeAsync(), "the engine to end");
-        Until(() => Engine.Loops.All(static l => l.ResidentCount == 0 && l.Blocks.Outstanding == 0 && l.StrandBlocks.Outstanding == 0 && l.InboxItems.Outstanding == 0), "nothing to be left after the engine: " + Leftovers());
+        Until(() => Engine.Loops.All(static l => l.ResidentCount == 0 && l.Blocks.Outstanding == 0
+            && l.StrandBlocks.Outstanding == 0 && l.InboxItems.Outstanding == 0),
+            "nothing to be left after the engine: " + Leftovers());
         foreach (Server server in _servers) Assert.Equal(0, server.SessionCount);
         foreach (RecordingSession session in _sessions) session.CheckLife();
         Release();
         Assert.True(_violations.IsEmpty, string.Join("\n", _violations));
-        DiagnosticEvent[] unexpected = [.. _notices.Where(n => n.Kind == DiagnosticEventKind.UserException && !_allowed.Exists(a => n.Message.Contains(a, StringComparison.Ordinal)))];
+        DiagnosticEvent[] unexpected = [.. _notices.Where(n => n.Kind == DiagnosticEventKind.UserException
+            && !_allowed.Exists(a => n.Message.Contains(a, StringComparison.Ordinal)))];
         Assert.True(unexpected.Length == 0, string.Join("\n", unexpected));
     }
 
@@ -394,5 +410,7 @@ public abstract class Rig
     }
 
     private string Leftovers() =>
-        string.Join(", ", Engine.Loops.Select(static l => $"loop {l.Index} has {l.ResidentCount} residents and {l.Blocks.Outstanding}+{l.StrandBlocks.Outstanding} blocks and {l.InboxItems.Outstanding} entries of inboxes"));
+        string.Join(", ", Engine.Loops.Select(static l =>
+            $"loop {l.Index} has {l.ResidentCount} residents and {l.Blocks.Outstanding}+{l.StrandBlocks.Outstanding} "
+            + $"blocks and {l.InboxItems.Outstanding} entries of inboxes"));
 }

@@ -10,6 +10,7 @@ public sealed class ScriptedPeerListener(MemoryRig rig, MemoryPeerListener liste
 
     public override EndPoint EndPoint => listener.EndPoint;
 
-    protected override Peer? TryAcceptNow() => listener.TryAccept() is { } peer ? _rig.Add(new ScriptedPeer(_rig, peer), isAccepted: true) : null;
+    protected override Peer? TryAcceptNow() =>
+        listener.TryAccept() is { } peer ? _rig.Add(new ScriptedPeer(_rig, peer), isAccepted: true) : null;
 }
 #endif

@@ -9,5 +9,7 @@ public sealed class SocketPeerListener(RealRig rig, Socket socket) : PeerListene
 
     public override EndPoint EndPoint => socket.LocalEndPoint!;
 
-    protected override Peer? TryAcceptNow() => socket.Poll(0, SelectMode.SelectRead) ? _rig.Add(new SocketPeer(_rig, socket.Accept()), isAccepted: true) : null;
+    protected override Peer? TryAcceptNow() => socket.Poll(0, SelectMode.SelectRead)
+        ? _rig.Add(new SocketPeer(_rig, socket.Accept()), isAccepted: true)
+        : null;
 }

@@ -66,7 +66,12 @@ public abstract class Suite(Transport transport)
             Random sizes = new(seed);
             for (int sent = 0; sent < all.Length;)
             {
-                int count = Math.Min(all.Length - sent, sizes.Next(3) switch { 0 => sizes.Next(1, 200), 1 => sizes.Next(1, 40_000), _ => sizes.Next(100_000, rig.IsVirtual ? 150_000 : 600_000) });
+                int count = Math.Min(all.Length - sent, sizes.Next(3) switch
+                {
+                    0 => sizes.Next(1, 200),
+                    1 => sizes.Next(1, 40_000),
+                    _ => sizes.Next(100_000, rig.IsVirtual ? 150_000 : 600_000)
+                });
                 peer.Write(all.AsSpan(sent, count).ToArray());
                 sent += count;
             }

@@ -11,9 +11,11 @@ public static class TestCertificates
     private static readonly Dictionary<(string Subject, int Bits), RSA> s_rsaKeys = [];
     private static readonly Lazy<X509Certificate2> s_root = new(() => MakeRoot("CN=Whimbrel test root"));
     private static readonly Lazy<X509Certificate2> s_otherRoot = new(() => MakeRoot("CN=Another test root"));
-    private static readonly Lazy<X509Certificate2> s_rsaRoot = new(static () => MakeRsaRoot("Whimbrel test root of RSA", 2048));
+    private static readonly Lazy<X509Certificate2> s_rsaRoot =
+        new(static () => MakeRsaRoot("Whimbrel test root of RSA", 2048));
     private static readonly Lazy<X509Certificate2> s_intermediate = new(() => MakeIntermediate(s_root.Value));
-    private static readonly Lazy<X509Certificate2> s_server = new(() => Make("chat.test", "chat.test", "localhost", "127.0.0.1"));
+    private static readonly Lazy<X509Certificate2> s_server =
+        new(() => Make("chat.test", "chat.test", "localhost", "127.0.0.1"));
     private static readonly Lazy<X509Certificate2> s_slow = new(() => Make("slow", "chat.test", rsaBits: 3072));
     private static readonly Lazy<X509Certificate2> s_client = new(() => Make("a client", forServers: false));
 
@@ -53,35 +55,45 @@ public static class TestCertificates
         using ECDsa curve = ECDsa.Create(ECCurve.NamedCurves.nistP256);
         RSA? rsa = rsaBits > 0 ? RsaKey(subject, rsaBits) : null;
         X500DistinguishedName distinguished = new("CN=" + subject);
-        CertificateRequest request = rsa is not null ? new(distinguished, rsa, HashAlgorithmName.SHA256, RSASignaturePadding.Pkcs1) : new(distinguished, curve, HashAlgorithmName.SHA256);
+        CertificateRequest request = rsa is not null
+            ? new(distinguished, rsa, HashAlgorithmName.SHA256, RSASignaturePadding.Pkcs1)
+            : new(distinguished, curve, HashAlgorithmName.SHA256);
         SubjectAlternativeNameBuilder names = new();
         if (name is not null) names.AddDnsName(name);
         if (second is not null) names.AddDnsName(second);
         if (address is not null) names.AddIpAddress(IPAddress.Parse(address));
         if (name is not null || address is not null) request.CertificateExtensions.Add(names.Build());
-        request.CertificateExtensions.Add(new X509EnhancedKeyUsageExtension([new Oid(forServers ? "1.3.6.1.5.5.7.3.1" : "1.3.6.1.5.5.7.3.2")], false));
+        request.CertificateExtensions.Add(new X509EnhancedKeyUsageExtension(
+            [new Oid(forServers ? "1.3.6.1.5.5.7.3.1" : "1.3.6.1.5.5.7.3.2")], false));
         request.CertificateExtensions.Add(new X509BasicConstraintsExtension(false, false, 0, true));
         DateTimeOffset from = DateTimeOffset.UtcNow.AddDays(fromDays), to = DateTimeOffset.UtcNow.AddDays(toDays);
         if (selfSigned) return Usable(request.CreateSelfSigned(from, to));
         using X509Certificate2 bare = request.Create(
-            (issuer ?? Root).SubjectName, X509SignatureGenerator.CreateForECDsa((issuer ?? Root).GetECDsaPrivateKey()!), from, to, RandomNumberGenerator.GetBytes(12));
+            (issuer ?? Root).SubjectName, X509SignatureGenerator.CreateForECDsa((issuer ?? Root).GetECDsaPrivateKey()!),
+            from, to, RandomNumberGenerator.GetBytes(12));
         return Usable(rsa is not null ? bare.CopyWithPrivateKey(rsa) : bare.CopyWithPrivateKey(curve));
     }
 
     /// <summary>For chat.test, with an RSA key of this many bits, signed by the RSA root with an obsolete or a current
     /// hash.</summary>
-    public static X509Certificate2 MakeRsa(string subject, int bits, HashAlgorithmName hash, bool forServers = true, X509Certificate2? issuer = null, bool isAuthority = false, bool isPss = false)
+    public static X509Certificate2 MakeRsa(string subject, int bits, HashAlgorithmName hash, bool forServers = true,
+        X509Certificate2? issuer = null, bool isAuthority = false, bool isPss = false)
     {
         RSA key = RsaKey(subject, bits);
         CertificateRequest request = new("CN=" + subject, key, HashAlgorithmName.SHA256, RSASignaturePadding.Pkcs1);
         SubjectAlternativeNameBuilder names = new();
         names.AddDnsName("chat.test");
         if (!isAuthority) request.CertificateExtensions.Add(names.Build());
-        if (!isAuthority) request.CertificateExtensions.Add(new X509EnhancedKeyUsageExtension([new Oid(forServers ? "1.3.6.1.5.5.7.3.1" : "1.3.6.1.5.5.7.3.2")], false));
+        if (!isAuthority)
+            request.CertificateExtensions.Add(new X509EnhancedKeyUsageExtension(
+                [new Oid(forServers ? "1.3.6.1.5.5.7.3.1" : "1.3.6.1.5.5.7.3.2")], false));
         request.CertificateExtensions.Add(new X509BasicConstraintsExtension(isAuthority, false, 0, true));
         using RSA issuing = (issuer ?? RsaRoot).GetRSAPrivateKey()!;
         using X509Certificate2 bare = request.Create(
-            (issuer ?? RsaRoot).SubjectName, isPss && hash == HashAlgorithmName.SHA256 ? X509SignatureGenerator.CreateForRSA(issuing, RSASignaturePadding.Pss) : new OldSignature(issuing, hash, isPss), DateTimeOffset.UtcNow.AddDays(-1), DateTimeOffset.UtcNow.AddDays(30), RandomNumberGenerator.GetBytes(12));
+            (issuer ?? RsaRoot).SubjectName, isPss && hash == HashAlgorithmName.SHA256
+                ? X509SignatureGenerator.CreateForRSA(issuing, RSASignaturePadding.Pss)
+                : new OldSignature(issuing, hash, isPss),
+            DateTimeOffset.UtcNow.AddDays(-1), DateTimeOffset.UtcNow.AddDays(30), RandomNumberGenerator.GetBytes(12));
         return Usable(bare.CopyWithPrivateKey(key));
     }
 
@@ -90,7 +102,8 @@ public static class TestCertificates
     {
         lock (s_rsaKeys)
         {
-            if (!s_rsaKeys.TryGetValue((subject, bits), out RSA? key)) s_rsaKeys.Add((subject, bits), key = RSA.Create(bits));
+            if (!s_rsaKeys.TryGetValue((subject, bits), out RSA? key))
+                s_rsaKeys.Add((subject, bits), key = RSA.Create(bits));
             return key;
         }
     }
@@ -102,7 +115,9 @@ public static class TestCertificates
         X500DistinguishedName name = new("CN=" + subject);
         CertificateRequest request = new(name, key, HashAlgorithmName.SHA256, RSASignaturePadding.Pkcs1);
         request.CertificateExtensions.Add(new X509BasicConstraintsExtension(true, false, 0, true));
-        using X509Certificate2 bare = request.Create(name, new OldSignature(key, HashAlgorithmName.SHA1, isPss: false), DateTimeOffset.UtcNow.AddDays(-400), DateTimeOffset.UtcNow.AddDays(400), RandomNumberGenerator.GetBytes(12));
+        using X509Certificate2 bare = request.Create(name, new OldSignature(key, HashAlgorithmName.SHA1, isPss: false),
+            DateTimeOffset.UtcNow.AddDays(-400), DateTimeOffset.UtcNow.AddDays(400),
+            RandomNumberGenerator.GetBytes(12));
         return Usable(bare.CopyWithPrivateKey(key));
     }
 
@@ -120,7 +135,8 @@ public static class TestCertificates
             return [0x30, 0x0D, 0x06, 0x09, 0x2A, 0x86, 0x48, 0x86, 0xF7, 0x0D, 0x01, 0x01, last, 0x05, 0x00];
         }
 
-        public override byte[] SignData(byte[] data, HashAlgorithmName hashAlgorithm) => key.SignData(data, hash, isPss ? RSASignaturePadding.Pss : RSASignaturePadding.Pkcs1);
+        public override byte[] SignData(byte[] data, HashAlgorithmName hashAlgorithm) =>
+            key.SignData(data, hash, isPss ? RSASignaturePadding.Pss : RSASignaturePadding.Pkcs1);
     }
 
     private static X509Certificate2 MakeRoot(string subject)
@@ -128,8 +144,10 @@ public static class TestCertificates
         using ECDsa key = ECDsa.Create(ECCurve.NamedCurves.nistP256);
         CertificateRequest request = new(subject, key, HashAlgorithmName.SHA256);
         request.CertificateExtensions.Add(new X509BasicConstraintsExtension(true, false, 0, true));
-        request.CertificateExtensions.Add(new X509KeyUsageExtension(X509KeyUsageFlags.KeyCertSign | X509KeyUsageFlags.CrlSign, true));
-        return Usable(request.CreateSelfSigned(DateTimeOffset.UtcNow.AddDays(-400), DateTimeOffset.UtcNow.AddDays(400)));
+        request.CertificateExtensions.Add(
+            new X509KeyUsageExtension(X509KeyUsageFlags.KeyCertSign | X509KeyUsageFlags.CrlSign, true));
+        return Usable(request.CreateSelfSigned(DateTimeOffset.UtcNow.AddDays(-400),
+            DateTimeOffset.UtcNow.AddDays(400)));
     }
 
     private static X509Certificate2 MakeIntermediate(X509Certificate2 root)
@@ -138,13 +156,17 @@ public static class TestCertificates
         CertificateRequest request = new("CN=Whimbrel test intermediate", key, HashAlgorithmName.SHA256);
         request.CertificateExtensions.Add(new X509BasicConstraintsExtension(true, false, 0, true));
         request.CertificateExtensions.Add(new X509KeyUsageExtension(X509KeyUsageFlags.KeyCertSign, true));
-        using X509Certificate2 bare = request.Create(root.SubjectName, X509SignatureGenerator.CreateForECDsa(root.GetECDsaPrivateKey()!), DateTimeOffset.UtcNow.AddDays(-390), DateTimeOffset.UtcNow.AddDays(390), RandomNumberGenerator.GetBytes(12));
+        using X509Certificate2 bare = request.Create(root.SubjectName,
+            X509SignatureGenerator.CreateForECDsa(root.GetECDsaPrivateKey()!), DateTimeOffset.UtcNow.AddDays(-390),
+            DateTimeOffset.UtcNow.AddDays(390), RandomNumberGenerator.GetBytes(12));
         return Usable(bare.CopyWithPrivateKey(key));
     }
 
     // On some systems a key that was never exported cannot be used for TLS.
     private static X509Certificate2 Usable(X509Certificate2 made)
     {
-        using (made) return X509CertificateLoader.LoadPkcs12(made.Export(X509ContentType.Pkcs12), null, X509KeyStorageFlags.Exportable);
+        using (made)
+            return X509CertificateLoader.LoadPkcs12(made.Export(X509ContentType.Pkcs12), null,
+                X509KeyStorageFlags.Exportable);
     }
 }

@@ -70,7 +70,8 @@ internal sealed unsafe class TlsEnd : IPlainSink, IDisposable
         if (outcome == TlsHello.Outcome.NeedsMore) return false;
         if (outcome == TlsHello.Outcome.NotTls) return End(TlsStep.Refused, new TlsFault(TlsFailure.NotTls, "not TLS"));
         string? name = hello.NameOr(null);
-        if (_profile.Select(name) is not { } chosen) return End(TlsStep.Refused, new TlsFault(TlsFailure.UnknownName, "unknown name"));
+        if (_profile.Select(name) is not { } chosen)
+            return End(TlsStep.Refused, new TlsFault(TlsFailure.UnknownName, "unknown name"));
         if (chosen.Foresee(hello) is { } fault) return End(TlsStep.Refused, fault);
         Layer = chosen.CreateLayer(name, chosen.CertificateFor(name)!.Take(), _scratch);
         Call(static (l, o) => l.Start(o));

@@ -81,7 +81,8 @@ public sealed class TlsPeer : Peer
 
             if (!_end.IsReady || _end.Output.Count > 0 || data.IsEmpty) return 0;
             int count = Math.Min(data.Length, 16 * 1024);
-            if (_end.Send(data[..count]) != TlsStep.NeedInput) throw new IOException($"TLS failed: {_end.Layer!.Fault}");
+            if (_end.Send(data[..count]) != TlsStep.NeedInput)
+                throw new IOException($"TLS failed: {_end.Layer!.Fault}");
             FlushOutput();
             return count;
         }

@@ -47,7 +47,8 @@ internal sealed class TwoHosts : IDisposable
 
     /// <summary>Index of an interface, which a loop on that host must use: names are resolved off the loop, on the
     /// test's host.</summary>
-    internal static string NumberOf(string space, string device) => Leading(Ip("-n", space, "-o", "link", "show", device));
+    internal static string NumberOf(string space, string device) =>
+        Leading(Ip("-n", space, "-o", "link", "show", device));
 
     /// <summary>Runs the command ip, which must succeed.</summary>
     internal static string Ip(params string[] arguments)
@@ -59,7 +60,8 @@ internal sealed class TwoHosts : IDisposable
 
     internal static (int Code, string Output) Execute(string command, params string[] arguments)
     {
-        ProcessStartInfo start = new(command, arguments) { RedirectStandardOutput = true, RedirectStandardError = true };
+        ProcessStartInfo start =
+            new(command, arguments) { RedirectStandardOutput = true, RedirectStandardError = true };
         using Process process = Process.Start(start)!;
         Task<string> errors = process.StandardError.ReadToEndAsync();
         string output = process.StandardOutput.ReadToEnd();
@@ -68,7 +70,8 @@ internal sealed class TwoHosts : IDisposable
     }
 
     internal static bool Exists(string command) =>
-        (Environment.GetEnvironmentVariable("PATH") ?? "").Split(Path.PathSeparator).Append("/usr/sbin").Any(f => File.Exists(Path.Combine(f, command)));
+        (Environment.GetEnvironmentVariable("PATH") ?? "").Split(Path.PathSeparator).Append("/usr/sbin")
+            .Any(f => File.Exists(Path.Combine(f, command)));
 
     public void Dispose()
     {
@@ -138,7 +141,8 @@ internal sealed class TwoHosts : IDisposable
         }
     }
 
-    internal static void AddAddress(string space, string address, string device, params string[] more) => Ip(["-n", space, "address", "add", address, "dev", device, .. more]);
+    internal static void AddAddress(string space, string address, string device, params string[] more) =>
+        Ip(["-n", space, "address", "add", address, "dev", device, .. more]);
 
     private static string Leading(string text)
     {

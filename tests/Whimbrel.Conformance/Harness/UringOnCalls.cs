@@ -8,7 +8,8 @@ namespace Whimbrel.Conformance;
 internal sealed class UringOnCalls : Engine
 {
     internal UringOnCalls(SocketCalls sockets)
-        : base("uring", "by the test", new EngineOptions { Loops = 1, BlockedLoopMs = 60_000 }) => Loops = [new UringLoop(this, 0, UringLoop.OpenRing, sockets)];
+        : base("uring", "by the test", new EngineOptions { Loops = 1, BlockedLoopMs = 60_000 }) =>
+        Loops = [new UringLoop(this, 0, UringLoop.OpenRing, sockets)];
 
     internal static void NeedsUring() => Assert.SkipUnless(UringProbe.Here.IsOffered, UringProbe.Here.Reason);
 }

@@ -10,7 +10,8 @@ namespace Whimbrel.Conformance;
 /// are pending when it stops.</summary>
 public abstract class AcceptSuite(Transport transport) : Suite(transport)
 {
-    private static readonly Action<RecordingSession> s_echo = static s => s.AtReceived = static (x, data) => x.Send(data);
+    private static readonly Action<RecordingSession> s_echo =
+        static s => s.AtReceived = static (x, data) => x.Send(data);
 
     private static int[] PerLoop(RecordingServer server, Rig rig)
     {
@@ -39,7 +40,12 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
     public void Round_robin_goes_from_loop_to_loop() => Run(
         rig =>
         {
-            RecordingServer server = rig.Serve(s_echo, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), Placement = Placement.RoundRobin });
+            RecordingServer server = rig.Serve(s_echo, new ServerOptions
+            {
+                Engine = rig.Engine,
+                EndPoint = rig.NewAddress(),
+                Placement = Placement.RoundRobin
+            });
             for (int i = 0; i < 6; i++) Echo(ConnectAndWait(rig, server));
             Assert.Equal([2, 2, 2], PerLoop(server, rig));
         },
@@ -49,10 +55,20 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
     public void Least_loaded_counts_what_else_lives_on_the_loops() => Run(
         rig =>
         {
-            RecordingServer other = rig.Serve(s_echo, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), ChooseLoop = _ => rig.Engine.GetLoop(0) });
+            RecordingServer other = rig.Serve(s_echo, new ServerOptions
+            {
+                Engine = rig.Engine,
+                EndPoint = rig.NewAddress(),
+                ChooseLoop = _ => rig.Engine.GetLoop(0)
+            });
             for (int i = 0; i < 4; i++) ConnectAndWait(rig, other);
             Assert.Equal([4, 0, 0], PerLoop(other, rig));
-            RecordingServer server = rig.Serve(s_echo, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), Placement = Placement.LeastLoaded });
+            RecordingServer server = rig.Serve(s_echo, new ServerOptions
+            {
+                Engine = rig.Engine,
+                EndPoint = rig.NewAddress(),
+                Placement = Placement.LeastLoaded
+            });
             for (int i = 0; i < 8; i++) Echo(ConnectAndWait(rig, server));
             Assert.Equal([0, 4, 4], PerLoop(server, rig));
 
@@ -69,7 +85,12 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
     public void Least_loaded_uses_every_loop_when_all_are_equal() => Run(
         rig =>
         {
-            RecordingServer server = rig.Serve(s_echo, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), Placement = Placement.LeastLoaded });
+            RecordingServer server = rig.Serve(s_echo, new ServerOptions
+            {
+                Engine = rig.Engine,
+                EndPoint = rig.NewAddress(),
+                Placement = Placement.LeastLoaded
+            });
             for (int i = 0; i < 6; i++)
             {
                 Peer peer = ConnectAndWait(rig, server);
@@ -125,7 +146,8 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
             Assert.Equal(0, wrongThreads);
             Assert.All(seen, a => Assert.Same(server, a.Server));
             Assert.All(seen, a => Assert.Equal(server.EndPoint, a.LocalEndPoint));
-            Assert.Equal(peers.Select(p => rig.IsUnix ? null : p.LocalEndPoint), seen.Select(static a => a.RemoteEndPoint));
+            Assert.Equal(peers.Select(p => rig.IsUnix ? null : p.LocalEndPoint),
+                seen.Select(static a => a.RemoteEndPoint));
         },
         loops: 3);
 
@@ -148,7 +170,9 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
         for (int i = 0; i < 3; i++) rig.ConnectPeer(server.EndPoint!).EndsInReset();
         Echo(ConnectAndWait(rig, server));
         Assert.Single(server.Made);
-        Assert.Equal(["error InvalidDataException", "error InvalidOperationException", "error InvalidOperationException"], server.Events.Where(static e => e.StartsWith("error", StringComparison.Ordinal)));
+        Assert.Equal(["error InvalidDataException",
+            "error InvalidOperationException", "error InvalidOperationException"],
+            server.Events.Where(static e => e.StartsWith("error", StringComparison.Ordinal)));
         Assert.Equal((1, 3), (server.ReadCounters().Accepted, server.ReadCounters().Refused));
         Assert.Equal(3, server.ReadCounters().UserExceptions);
         // OnError was called.
@@ -230,7 +254,13 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
     [InlineData(AcceptScheme.ListenerPerLoop)]
     public void MaxConnections_holds_for_every_accept_scheme(AcceptScheme scheme) => Run(rig =>
     {
-        RecordingServer server = rig.Serve(s_echo, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), MaxConnections = 5, AcceptScheme = scheme });
+        RecordingServer server = rig.Serve(s_echo, new ServerOptions
+        {
+            Engine = rig.Engine,
+            EndPoint = rig.NewAddress(),
+            MaxConnections = 5,
+            AcceptScheme = scheme
+        });
         // One below the limit, and at the limit: all are served.
         List<Peer> peers = [.. Enumerable.Range(0, 5).Select(_ => rig.ConnectPeer(server.EndPoint!))];
         foreach (Peer peer in peers) Echo(peer);
@@ -246,7 +276,13 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
     [InlineData(AcceptScheme.ListenerPerLoop)]
     public void After_AcceptLimit_it_stops_accepting_and_serves_those_it_has(AcceptScheme scheme) => Run(rig =>
     {
-        RecordingServer server = rig.Serve(s_echo, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), AcceptLimit = 3, AcceptScheme = scheme });
+        RecordingServer server = rig.Serve(s_echo, new ServerOptions
+        {
+            Engine = rig.Engine,
+            EndPoint = rig.NewAddress(),
+            AcceptLimit = 3,
+            AcceptScheme = scheme
+        });
         List<Peer> peers = [ConnectAndWait(rig, server), ConnectAndWait(rig, server)];
         Assert.True(server.IsAccepting);
         peers.Add(ConnectAndWait(rig, server));
@@ -269,10 +305,12 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
     public void AcceptLimit_is_exact_with_many_concurrent_connections() => Run(
         rig =>
         {
-            RecordingServer server = rig.Serve(s_echo, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), AcceptLimit = 4 });
+            RecordingServer server = rig.Serve(s_echo,
+                new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), AcceptLimit = 4 });
             List<Peer> peers = [];
             // While the loop is busy they wait in the backlog, and are accepted together.
-            rig.OnLoop(rig.Engine.GetLoop(0), () => peers.AddRange(Enumerable.Range(0, 10).Select(_ => rig.ConnectPeer(server.EndPoint!))));
+            rig.OnLoop(rig.Engine.GetLoop(0),
+                () => peers.AddRange(Enumerable.Range(0, 10).Select(_ => rig.ConnectPeer(server.EndPoint!))));
             server.Connected(3);
             rig.Until(() => rig.Engine.Loops.Sum(static l => l.ResidentCount) == 4, "the listener to be closed");
             rig.Settle();
@@ -329,24 +367,32 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
     [InlineData(AcceptScheme.OneListener, AcceptScheme.ListenerPerLoop)]
     [InlineData(AcceptScheme.ListenerPerLoop, AcceptScheme.OneListener)]
     [InlineData(AcceptScheme.ListenerPerLoop, AcceptScheme.ListenerPerLoop)]
-    public void A_servers_port_is_refused_to_another_that_did_not_request_sharing(AcceptScheme first, AcceptScheme second) => Run(rig =>
-    {
-        if (rig.IsUnix) return;
-        RecordingServer holder = rig.Serve(s_echo, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), AcceptScheme = first });
-        int listeners = rig.Engine.Loops.Sum(static l => l.ResidentCount);
-        RecordingServer server = rig.MakeServer(null, new ServerOptions { Engine = rig.Engine, EndPoint = holder.EndPoint, AcceptScheme = second });
-        NetworkException e = Assert.Throws<NetworkException>(() => rig.Await(server.StartAsync()));
-        Assert.Equal(ErrorCategory.Bind, e.Error.Category);
-        Assert.Equal(listeners, rig.Engine.Loops.Sum(static l => l.ResidentCount));
-        for (int i = 0; i < 8; i++) Echo(ConnectAndWait(rig, holder));
-        rig.Await(holder.StopAsync(TimeSpan.Zero));
-        rig.Await(server.StartAsync());
-    });
+    public void A_servers_port_is_refused_to_another_that_did_not_request_sharing(AcceptScheme first,
+        AcceptScheme second) => Run(rig =>
+        {
+            if (rig.IsUnix) return;
+            RecordingServer holder = rig.Serve(s_echo,
+                new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), AcceptScheme = first });
+            int listeners = rig.Engine.Loops.Sum(static l => l.ResidentCount);
+            RecordingServer server = rig.MakeServer(null,
+                new ServerOptions { Engine = rig.Engine, EndPoint = holder.EndPoint, AcceptScheme = second });
+            NetworkException e = Assert.Throws<NetworkException>(() => rig.Await(server.StartAsync()));
+            Assert.Equal(ErrorCategory.Bind, e.Error.Category);
+            Assert.Equal(listeners, rig.Engine.Loops.Sum(static l => l.ResidentCount));
+            for (int i = 0; i < 8; i++) Echo(ConnectAndWait(rig, holder));
+            rig.Await(holder.StopAsync(TimeSpan.Zero));
+            rig.Await(server.StartAsync());
+        });
 
     [Fact]
     public void Several_addresses_may_have_a_listener_per_loop_each() => Run(rig =>
     {
-        RecordingServer server = rig.Serve(s_echo, new ServerOptions { Engine = rig.Engine, EndPoints = [rig.NewAddress(), rig.NewAddress()], AcceptScheme = AcceptScheme.ListenerPerLoop });
+        RecordingServer server = rig.Serve(s_echo, new ServerOptions
+        {
+            Engine = rig.Engine,
+            EndPoints = [rig.NewAddress(), rig.NewAddress()],
+            AcceptScheme = AcceptScheme.ListenerPerLoop
+        });
         Assert.Equal(2, server.EndPoints.Distinct().Count());
         for (int i = 0; i < 20; i++) Echo(rig.ConnectPeer(server.EndPoints[i % 2]));
         Assert.Equal(10, server.Made.Count(s => Equals(s.LocalEndPoint, server.EndPoints[0])));
@@ -361,7 +407,8 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
     {
         for (int round = 0; round < 3; round++)
         {
-            RecordingServer server = rig.Serve(s_echo, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), AcceptScheme = scheme });
+            RecordingServer server = rig.Serve(s_echo,
+                new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), AcceptScheme = scheme });
             List<Peer> peers = [];
             Task? stopped = null;
             // Opened while that loop is busy, so that they wait in its backlog; the loop learns of the stop before it
@@ -438,40 +485,48 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
     // ------------------------------------------------------------------ stopping and starting to accept
 
     [Fact]
-    public void A_server_may_start_without_accepting_and_pending_connections_are_served_first_when_it_begins() => Run(rig =>
-    {
-        RecordingServer server = rig.MakeServer(static s => s.AtReceived = static (x, data) => x.Send(data), new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), AcceptAtStart = false });
-        for (int life = 0; life < 2; life++)
+    public void A_server_may_start_without_accepting_and_pending_connections_are_served_first_when_it_begins() =>
+        Run(rig =>
         {
-            rig.Await(server.StartAsync());
-            Assert.False(server.IsAccepting);
-            int before = server.Made.Count;
-            Peer early = rig.ConnectPeer(server.EndPoint!);
-            if (rig.Tls == TlsKind.None) early.Write("early");
-            rig.Settle();
-            Assert.Equal(before, server.Made.Count);
-            Assert.Equal(0, server.AcceptedCount);
-            rig.Await(server.StartAcceptingAsync());
-            Assert.True(server.IsAccepting);
-            if (rig.Tls == TlsKind.None) Assert.Equal("early", early.ReadText(5));
-            Assert.Throws<InvalidOperationException>(() => rig.Await(server.StartAcceptingAsync()));
-            Peer late = rig.ConnectPeer(server.EndPoint!);
-            late.Write("late");
-            Assert.Equal("late", late.ReadText(4));
-            // It can still stop and start.
-            rig.Await(server.StopAcceptingAsync());
-            rig.Await(server.StartAcceptingAsync());
-            late = rig.ConnectPeer(server.EndPoint!);
-            late.Write("later");
-            Assert.Equal("later", late.ReadText(5));
-            rig.Await(server.StopAsync(TimeSpan.Zero));
-        }
-    });
+            RecordingServer server = rig.MakeServer(static s => s.AtReceived = static (x, data) => x.Send(data),
+                new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), AcceptAtStart = false });
+            for (int life = 0; life < 2; life++)
+            {
+                rig.Await(server.StartAsync());
+                Assert.False(server.IsAccepting);
+                int before = server.Made.Count;
+                Peer early = rig.ConnectPeer(server.EndPoint!);
+                if (rig.Tls == TlsKind.None) early.Write("early");
+                rig.Settle();
+                Assert.Equal(before, server.Made.Count);
+                Assert.Equal(0, server.AcceptedCount);
+                rig.Await(server.StartAcceptingAsync());
+                Assert.True(server.IsAccepting);
+                if (rig.Tls == TlsKind.None) Assert.Equal("early", early.ReadText(5));
+                Assert.Throws<InvalidOperationException>(() => rig.Await(server.StartAcceptingAsync()));
+                Peer late = rig.ConnectPeer(server.EndPoint!);
+                late.Write("late");
+                Assert.Equal("late", late.ReadText(4));
+                // It can still stop and start.
+                rig.Await(server.StopAcceptingAsync());
+                rig.Await(server.StartAcceptingAsync());
+                late = rig.ConnectPeer(server.EndPoint!);
+                late.Write("later");
+                Assert.Equal("later", late.ReadText(5));
+                rig.Await(server.StopAsync(TimeSpan.Zero));
+            }
+        });
 
     [Fact]
     public void A_server_may_begin_to_accept_in_OnStarted() => Run(rig =>
     {
-        RecordingServer server = rig.MakeServer(null, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), AcceptAtStart = false, AcceptScheme = AcceptScheme.ListenerPerLoop });
+        RecordingServer server = rig.MakeServer(null, new ServerOptions
+        {
+            Engine = rig.Engine,
+            EndPoint = rig.NewAddress(),
+            AcceptAtStart = false,
+            AcceptScheme = AcceptScheme.ListenerPerLoop
+        });
         ValueTask accepting = default;
         server.OnEvent = what =>
         {
@@ -488,7 +543,8 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
     public void Pending_connections_of_a_server_that_never_accepted_are_accepted_before_it_stops() => Run(rig =>
     {
         Assert.SkipWhen(rig.Tls != TlsKind.None, "A stop ends handshakes that are in progress.");
-        RecordingServer server = rig.MakeServer(null, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), AcceptAtStart = false });
+        RecordingServer server = rig.MakeServer(null,
+            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), AcceptAtStart = false });
         rig.Await(server.StartAsync());
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         ValueTask<StopReport> stopped = server.StopAsync();
@@ -501,7 +557,8 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
     [Fact]
     public void Accepting_starts_again_at_the_same_addresses() => Run(rig =>
     {
-        RecordingServer server = rig.Serve(s_echo, new ServerOptions { Engine = rig.Engine, EndPoints = [rig.NewAddress(), rig.NewAddress()] });
+        RecordingServer server = rig.Serve(s_echo,
+            new ServerOptions { Engine = rig.Engine, EndPoints = [rig.NewAddress(), rig.NewAddress()] });
         EndPoint[] addresses = [.. server.EndPoints];
         Peer old = ConnectAndWait(rig, server);
         for (int round = 0; round < 3; round++)
@@ -540,7 +597,8 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
         RecordingServer server = rig.Serve(s_echo);
         Peer peer = ConnectAndWait(rig, server);
         rig.Await(server.StopAcceptingAsync());
-        RecordingServer other = rig.Serve(s_echo, new ServerOptions { Engine = rig.Engine, EndPoint = server.EndPoint });
+        RecordingServer other = rig.Serve(s_echo,
+            new ServerOptions { Engine = rig.Engine, EndPoint = server.EndPoint });
         Assert.Throws<NetworkException>(() => rig.Await(server.StartAcceptingAsync()));
         Assert.False(server.IsAccepting);
         Echo(peer);
@@ -559,7 +617,8 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
             Task start = server.StartAcceptingAsync().AsTask();
             Task stop = server.StopAcceptingAsync().AsTask();
             rig.Until(() => start.IsCompleted && stop.IsCompleted, "both to end");
-            Assert.True(start.IsCompletedSuccessfully || start.Exception!.InnerException is InvalidOperationException, start.Exception?.ToString());
+            Assert.True(start.IsCompletedSuccessfully || start.Exception!.InnerException is InvalidOperationException,
+                start.Exception?.ToString());
             Assert.False(server.IsAccepting);
             rig.Until(() => rig.Engine.Loops.All(static l => l.ResidentCount == 0), "no listener to be left");
             rig.Await(server.StartAcceptingAsync());
@@ -572,33 +631,37 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
     // ------------------------------------------------------------------ accepting that fails
 
     [Fact]
-    public void A_listener_with_a_shut_down_socket_is_closed_with_a_diagnostic_event_and_the_loop_does_not_spin() => Run(rig =>
-    {
-        Assert.SkipWhen(rig.IsVirtual || !OperatingSystem.IsLinux(), "The test needs the socket's descriptor.");
-        Assert.SkipWhen(rig.IsUnix, "poll does not report the shutdown of a Unix socket.");
-        int descriptor = -1;
-        RecordingServer server = rig.Serve(s_echo, new ServerOptions
+    public void A_listener_with_a_shut_down_socket_is_closed_with_a_diagnostic_event_and_the_loop_does_not_spin() =>
+        Run(rig =>
         {
-            Engine = rig.Engine,
-            EndPoint = rig.NewAddress(),
-            OnSocketCreated = socket => descriptor = socket.Role == SocketRole.Listener ? (int)socket.Descriptor : descriptor,
+            Assert.SkipWhen(rig.IsVirtual || !OperatingSystem.IsLinux(), "The test needs the socket's descriptor.");
+            Assert.SkipWhen(rig.IsUnix, "poll does not report the shutdown of a Unix socket.");
+            int descriptor = -1;
+            RecordingServer server = rig.Serve(s_echo, new ServerOptions
+            {
+                Engine = rig.Engine,
+                EndPoint = rig.NewAddress(),
+                OnSocketCreated =
+                    socket => descriptor = socket.Role == SocketRole.Listener ? (int)socket.Descriptor : descriptor,
+            });
+            Peer open = ConnectAndWait(rig, server);
+            Assert.Equal(0, Syscall.Shutdown(descriptor, SocketAbi.SHUT_RD));
+            rig.Until(() => rig.Notices.Any(static n => n.Page == "accept-failed.md"), "the notice");
+            Echo(open);
+            Loop loop = server.Session().Loop;
+            ValueTask pause = default;
+            rig.OnLoop(loop, () => pause = loop.DelayAsync(TimeSpan.FromMilliseconds(50)));
+            rig.Await(pause);
+            Assert.Equal(1, rig.Engine.Loops.Sum(static l => l.Counters.AcceptErrors));
+            Assert.Equal($"{server.EndPoint} accepts no more: Invalid argument (error 22). Something in this process "
+                + $"has shut its socket down or closed it. Open sessions continue; stop accepting and start again to "
+                + $"listen there.", Assert.Single(rig.Notices, static n => n.Page == "accept-failed.md").Message);
+            Assert.Contains("error NetworkException", server.Events);
+            rig.Await(server.StopAcceptingAsync());
+            rig.Await(server.StartAcceptingAsync());
+            Echo(ConnectAndWait(rig, server));
+            Echo(open);
         });
-        Peer open = ConnectAndWait(rig, server);
-        Assert.Equal(0, Syscall.Shutdown(descriptor, SocketAbi.SHUT_RD));
-        rig.Until(() => rig.Notices.Any(static n => n.Page == "accept-failed.md"), "the notice");
-        Echo(open);
-        Loop loop = server.Session().Loop;
-        ValueTask pause = default;
-        rig.OnLoop(loop, () => pause = loop.DelayAsync(TimeSpan.FromMilliseconds(50)));
-        rig.Await(pause);
-        Assert.Equal(1, rig.Engine.Loops.Sum(static l => l.Counters.AcceptErrors));
-        Assert.Equal($"{server.EndPoint} accepts no more: Invalid argument (error 22). Something in this process has shut its socket down or closed it. Open sessions continue; stop accepting and start again to listen there.", Assert.Single(rig.Notices, static n => n.Page == "accept-failed.md").Message);
-        Assert.Contains("error NetworkException", server.Events);
-        rig.Await(server.StopAcceptingAsync());
-        rig.Await(server.StartAcceptingAsync());
-        Echo(ConnectAndWait(rig, server));
-        Echo(open);
-    });
 
     [Fact]
     public void Pending_connections_of_a_resting_listener_are_served_when_it_closes_gracefully() => Run(rig =>
@@ -629,9 +692,12 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
             rig.OnLoop(listener.Loop, () =>
             {
                 // The kernel, or the runtime, accepts some of them before this loop learns of the stop.
-                int before = OperatingSystem.IsLinux() ? Directory.EnumerateFileSystemEntries("/proc/self/fd").Count() : 0;
+                int before =
+                    OperatingSystem.IsLinux() ? Directory.EnumerateFileSystemEntries("/proc/self/fd").Count() : 0;
                 waiting = [.. Enumerable.Range(0, 3).Select(_ => rig.ConnectPeer(server.EndPoint!))];
-                for (int i = 0; i < 200 && rig.Engine.Kind == EngineKind.Portable && OperatingSystem.IsLinux() && Directory.EnumerateFileSystemEntries("/proc/self/fd").Count() < before + 4; i++) rig.Block(TimeSpan.FromMilliseconds(5));
+                for (int i = 0; i < 200 && rig.Engine.Kind == EngineKind.Portable && OperatingSystem.IsLinux()
+                    && Directory.EnumerateFileSystemEntries("/proc/self/fd").Count() < before + 4; i++)
+                    rig.Block(TimeSpan.FromMilliseconds(5));
                 listener.Stop();
             });
             foreach (Peer peer in waiting) peer.EndsInReset();
@@ -643,13 +709,15 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
     public void A_connection_accepted_after_the_end_of_its_listener_is_closed_and_not_served() => Run(
         rig =>
         {
-            Assert.SkipWhen(rig.IsVirtual || rig.Engine.Kind == EngineKind.Portable || !OperatingSystem.IsLinux(), "The test replaces the listener's descriptor, which needs epoll or io_uring.");
+            Assert.SkipWhen(rig.IsVirtual || rig.Engine.Kind == EngineKind.Portable || !OperatingSystem.IsLinux(),
+                "The test replaces the listener's descriptor, which needs epoll or io_uring.");
             RecordingServer server = rig.Serve(s_echo);
             Listener listener = ListenerOf(rig);
             using Socket other = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
             other.Bind(new IPEndPoint(IPAddress.Loopback, 0));
             other.Listen();
-            using Socket peer = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { ReceiveTimeout = 20_000 };
+            using Socket peer =
+                new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { ReceiveTimeout = 20_000 };
             peer.Connect(other.LocalEndPoint!);
             Socket accepted = other.Accept();
             int descriptor = (int)accepted.Handle;
@@ -667,7 +735,8 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
         },
         loops: 1);
 
-    private static Listener ListenerOf(Rig rig) => rig.Engine.Loops.SelectMany(static l => Enumerable.Range(0, l.ResidentCount).Select(l.ResidentAt)).OfType<Listener>().Single();
+    private static Listener ListenerOf(Rig rig) => rig.Engine.Loops
+        .SelectMany(static l => Enumerable.Range(0, l.ResidentCount).Select(l.ResidentAt)).OfType<Listener>().Single();
 
     [Fact]
     public void Failed_starts_leak_no_descriptor() => Run(rig =>
@@ -677,7 +746,8 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
         int before = 0;
         for (int i = 0; i < 60; i++)
         {
-            RecordingServer second = rig.MakeServer(null, new ServerOptions { Engine = rig.Engine, EndPoint = server.EndPoint });
+            RecordingServer second = rig.MakeServer(null,
+                new ServerOptions { Engine = rig.Engine, EndPoint = server.EndPoint });
             Assert.Throws<NetworkException>(() => rig.Await(second.StartAsync()));
             // Descriptors opened by the first rounds stay open.
             if (i == 9) before = Directory.EnumerateFileSystemEntries("/proc/self/fd").Count();
@@ -687,22 +757,25 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void Repeatedly_failing_accepts_rest_the_listener_with_one_diagnostic_event_and_then_accepting_continues() => Run(rig =>
-    {
-        RecordingServer server = rig.Serve(s_echo);
-        Listener listener = ListenerOf(rig);
-        // Errors of single connections: accepting does not pause, and an accepted connection resets the count.
-        rig.OnLoop(listener.Loop, () => Fail(63));
-        Echo(ConnectAndWait(rig, server));
-        rig.OnLoop(listener.Loop, () => Fail(63));
-        Assert.DoesNotContain(rig.Notices, static n => n.Page == "accept-failed.md");
-        rig.OnLoop(listener.Loop, () => Fail(2));
-        Assert.Equal($"Accepting at {server.EndPoint} fails again and again: Protocol error (error 71). It is tried again ten times a second; open sessions continue.", Assert.Single(rig.Notices, static n => n.Page == "accept-failed.md").Message);
-        Echo(ConnectAndWait(rig, server));
-
-        void Fail(int times)
+    public void Repeatedly_failing_accepts_rest_the_listener_with_one_diagnostic_event_and_then_accepting_continues() =>
+        Run(rig =>
         {
-            for (int i = 0; i < times; i++) listener.CompleteAcceptError(Errno.EPROTO, shed: false);
-        }
-    });
+            RecordingServer server = rig.Serve(s_echo);
+            Listener listener = ListenerOf(rig);
+            // Errors of single connections: accepting does not pause, and an accepted connection resets the count.
+            rig.OnLoop(listener.Loop, () => Fail(63));
+            Echo(ConnectAndWait(rig, server));
+            rig.OnLoop(listener.Loop, () => Fail(63));
+            Assert.DoesNotContain(rig.Notices, static n => n.Page == "accept-failed.md");
+            rig.OnLoop(listener.Loop, () => Fail(2));
+            Assert.Equal($"Accepting at {server.EndPoint} fails again and again: Protocol error "
+                + $"(error 71). It is tried again ten times a second; open sessions continue.",
+                Assert.Single(rig.Notices, static n => n.Page == "accept-failed.md").Message);
+            Echo(ConnectAndWait(rig, server));
+
+            void Fail(int times)
+            {
+                for (int i = 0; i < times; i++) listener.CompleteAcceptError(Errno.EPROTO, shed: false);
+            }
+        });
 }

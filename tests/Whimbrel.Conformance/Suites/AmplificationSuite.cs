@@ -6,10 +6,13 @@ namespace Whimbrel.Conformance;
 /// and a rate per source.</summary>
 public abstract class AmplificationSuite(Transport transport) : Suite(transport)
 {
-    private static DatagramSocket Open(Rig rig, int answerLimit, out RecordingHandler handler, Action<RecordingHandler, byte[], DatagramPeer>? received = null)
+    private static DatagramSocket Open(Rig rig, int answerLimit, out RecordingHandler handler,
+        Action<RecordingHandler, byte[], DatagramPeer>? received = null)
     {
         RecordingHandler made = new() { Received = received };
-        DatagramSocket socket = new(new DatagramOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), AnswerLimit = answerLimit }, () => made);
+        DatagramSocket socket =
+            new(new DatagramOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), AnswerLimit = answerLimit },
+                () => made);
         rig.Await(socket.StartAsync(), "the datagram socket to start");
         handler = made;
         return socket;
@@ -37,7 +40,8 @@ public abstract class AmplificationSuite(Transport transport) : Suite(transport)
         using RawDatagrams raw = new(rig);
         raw.Send(Bytes("question"), socket.EndPoint!);
         rig.Until(() => handler.Count == 1, "the question to arrive");
-        SendResult[] expected = [SendResult.Refused, .. Enumerable.Repeat(SendResult.Queued, limit), .. Enumerable.Repeat(SendResult.Refused, 5 - limit)];
+        SendResult[] expected = [SendResult.Refused, .. Enumerable.Repeat(SendResult.Queued, limit),
+            .. Enumerable.Repeat(SendResult.Refused, 5 - limit)];
         Assert.Equal(expected, results);
         for (int i = 0; i < limit; i++) Assert.Equal("question", Text(raw.Receive()));
         rig.Settle();
@@ -95,7 +99,8 @@ public abstract class AmplificationSuite(Transport transport) : Suite(transport)
         rig.Join();
         Assert.Equal("one", Text(raw.Receive()));
         rig.Until(() => handler.Failed.Count == 1, "the report of the refusal");
-        Assert.Equal((raw.Peer, ErrorCategory.Limit, 3), (handler.Failed[0].Peer, handler.Failed[0].Error.Category, handler.Failed[0].Length));
+        Assert.Equal((raw.Peer, ErrorCategory.Limit, 3),
+            (handler.Failed[0].Peer, handler.Failed[0].Error.Category, handler.Failed[0].Length));
         Assert.Contains("AnswerLimit", handler.Failed[0].Error.Message, StringComparison.Ordinal);
         rig.Settle();
         Assert.Null(raw.TryReceive(out _));
@@ -127,7 +132,8 @@ public abstract class AmplificationSuite(Transport transport) : Suite(transport)
         DatagramSocket socket = Open(rig, 1, out RecordingHandler handler, (h, data, peer) =>
         {
             Span<byte> token = stackalloc byte[AddressTokens.TokenBytes];
-            if (data.Length >= AddressTokens.TokenBytes && tokens.Check(data.AsSpan(0, AddressTokens.TokenBytes), peer, h.Loop.TimeMs) == AddressTokenCheck.Valid)
+            if (data.Length >= AddressTokens.TokenBytes && tokens.Check(data.AsSpan(0, AddressTokens.TokenBytes), peer,
+                h.Loop.TimeMs) == AddressTokenCheck.Valid)
             {
                 h.Verify(peer);
                 for (int i = 0; i < 20; i++) h.Send(new byte[1000], peer);
@@ -195,7 +201,13 @@ public abstract class AmplificationSuite(Transport transport) : Suite(transport)
                 for (int i = 0; i < 2; i++) results.Add(h.Send(data, peer));
             },
         };
-        DatagramSocket socket = new(new DatagramOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), AnswerLimit = 2, SendLimitDatagrams = 1 }, () => made);
+        DatagramSocket socket = new(new DatagramOptions
+        {
+            Engine = rig.Engine,
+            EndPoint = rig.NewAddress(),
+            AnswerLimit = 2,
+            SendLimitDatagrams = 1
+        }, () => made);
         rig.Await(socket.StartAsync(), "the datagram socket to start");
         using RawDatagrams raw = new(rig);
         raw.Send(Bytes("x"), socket.EndPoint!);
@@ -239,12 +251,21 @@ public abstract class AmplificationSuite(Transport transport) : Suite(transport)
     public void The_limit_needs_a_handler_and_no_peer_of_its_own() => Run(rig =>
     {
         EndPoint here = rig.NewAddress();
-        ArgumentException pull = Assert.Throws<ArgumentException>(() => rig.Await(new DatagramSocket(new DatagramOptions { Engine = rig.Engine, EndPoint = here, AnswerLimit = 1 }).StartAsync()));
+        ArgumentException pull = Assert.Throws<ArgumentException>(() => rig.Await(new DatagramSocket(
+            new DatagramOptions { Engine = rig.Engine, EndPoint = here, AnswerLimit = 1 }).StartAsync()));
         Assert.Contains("AnswerLimit = 1, and a socket without a handler", pull.Message, StringComparison.Ordinal);
-        // tidy: fixed port because nothing is ever sent there
-        ArgumentException connected = Assert.Throws<ArgumentException>(() => rig.Await(new DatagramSocket(new DatagramOptions { Engine = rig.Engine, RemoteEndPoint = new IPEndPoint(IPAddress.Loopback, 9), AnswerLimit = 1 }, static () => new RecordingHandler()).StartAsync()));
+        ArgumentException connected =
+            Assert.Throws<ArgumentException>(() => rig.Await(new DatagramSocket(new DatagramOptions
+            {
+                Engine = rig.Engine,
+                // tidy: fixed port because nothing is ever sent there
+                RemoteEndPoint = new IPEndPoint(IPAddress.Loopback, 9),
+                AnswerLimit = 1
+            }, static () => new RecordingHandler()).StartAsync()));
         Assert.Contains("AnswerLimit = 1, and a connected socket", connected.Message, StringComparison.Ordinal);
-        ArgumentException range = Assert.Throws<ArgumentException>(() => rig.Await(new DatagramSocket(new DatagramOptions { Engine = rig.Engine, EndPoint = here, AnswerLimit = 101 }, static () => new RecordingHandler()).StartAsync()));
+        ArgumentException range = Assert.Throws<ArgumentException>(() => rig.Await(
+            new DatagramSocket(new DatagramOptions { Engine = rig.Engine, EndPoint = here, AnswerLimit = 101 },
+                static () => new RecordingHandler()).StartAsync()));
         Assert.Contains("AnswerLimit = 101, allowed 0 to 100", range.Message, StringComparison.Ordinal);
     });
 }

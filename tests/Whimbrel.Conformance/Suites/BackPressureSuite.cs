@@ -17,7 +17,8 @@ public abstract class BackPressureSuite(Transport transport) : TrafficSuite(tran
         for (int at = 0; at < total; at += piece.Length)
         {
             int count = Math.Min(piece.Length, total - at);
-            Assert.True(peer.Read(count).AsSpan().SequenceEqual(piece.AsSpan(0, count)), $"a difference after byte {at}");
+            Assert.True(peer.Read(count).AsSpan().SequenceEqual(piece.AsSpan(0, count)),
+                $"a difference after byte {at}");
         }
 
         Assert.True(server.Session().IsConnected);
@@ -31,7 +32,8 @@ public abstract class BackPressureSuite(Transport transport) : TrafficSuite(tran
     public void An_echo_comes_back_whole_whatever_the_peer_reads_at_a_time(int readBytes, int total) => Run(rig =>
     {
         if (rig.IsVirtual) total = Math.Min(total, 1_000_000);
-        Server echo = rig.Keep(new Server(rig.Scheduled(new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }), static () => new EchoSession()));
+        Server echo = rig.Keep(new Server(rig.Scheduled(
+            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }), static () => new EchoSession()));
         rig.Await(echo.StartAsync());
         Peer peer = rig.ConnectPeer(echo.EndPoint!);
         byte[] data = Pattern(total);
@@ -48,7 +50,8 @@ public abstract class BackPressureSuite(Transport transport) : TrafficSuite(tran
                 {
                     int got = peer.TryRead(buffer);
                     if (got <= 0) break;
-                    Assert.True(data.AsSpan(read, got).SequenceEqual(buffer.AsSpan(0, got)), $"a difference after byte {read}");
+                    Assert.True(data.AsSpan(read, got).SequenceEqual(buffer.AsSpan(0, got)),
+                        $"a difference after byte {read}");
                     read += got;
                 }
 
@@ -62,9 +65,12 @@ public abstract class BackPressureSuite(Transport transport) : TrafficSuite(tran
     {
         long total = rig.IsVirtual ? 2 * 1024 * 1024 : 64 * 1024 * 1024;
         List<PushSession> sessions = [];
-        Server server = rig.Keep(new Server(rig.Scheduled(new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }), () => Add(new PushSession(total, 1, 2))));
+        Server server =
+            rig.Keep(new Server(rig.Scheduled(new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }),
+                () => Add(new PushSession(total, 1, 2))));
         rig.Await(server.StartAsync());
-        Client client = new(rig.Scheduled(new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint }), () => Add(new PushSession(total, 2, 1)));
+        Client client = new(rig.Scheduled(new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint }),
+            () => Add(new PushSession(total, 2, 1)));
         rig.Await(client.ConnectAsync());
         rig.Until(() => sessions.Count == 2 && sessions.All(static s => s.IsDone), "both to have all");
         Assert.All(sessions, static s => Assert.Null(s.Wrong));
@@ -97,27 +103,28 @@ public abstract class BackPressureSuite(Transport transport) : TrafficSuite(tran
     [InlineData(true, null)]
     [InlineData(true, true)]
     [InlineData(false, true)]
-    public void Bytes_sent_in_OnReceived_stop_reading_above_the_mark_and_it_continues_below_a_quarter(bool accepted, bool? option) => Run(rig =>
-    {
-        int calls = 0;
-        List<long> pending = [];
-        (RecordingSession session, Peer peer) = OneSession(rig, accepted, option, (self, _) =>
+    public void Bytes_sent_in_OnReceived_stop_reading_above_the_mark_and_it_continues_below_a_quarter(bool accepted,
+        bool? option) => Run(rig =>
         {
-            pending.Add(self.BytesPending);
-            if (pending.Count == 1) self.Send(new byte[2 * 1024 * 1024]);
-            Volatile.Write(ref calls, pending.Count);
+            int calls = 0;
+            List<long> pending = [];
+            (RecordingSession session, Peer peer) = OneSession(rig, accepted, option, (self, _) =>
+            {
+                pending.Add(self.BytesPending);
+                if (pending.Count == 1) self.Send(new byte[2 * 1024 * 1024]);
+                Volatile.Write(ref calls, pending.Count);
+            });
+            peer.Write("1");
+            session.UntilReceived(1);
+            rig.Settle();
+            peer.Write("2");
+            rig.Settle();
+            Assert.Equal(1, session.ReceivedCount);
+            peer.Read((2 * 1024 * 1024) - 1);
+            // Its bytes are counted before its callback runs.
+            rig.Until(() => Volatile.Read(ref calls) == 2, "the callback for the second byte");
+            Assert.True(pending[1] < Mark / 4, $"read again with {pending[1]} bytes pending");
         });
-        peer.Write("1");
-        session.UntilReceived(1);
-        rig.Settle();
-        peer.Write("2");
-        rig.Settle();
-        Assert.Equal(1, session.ReceivedCount);
-        peer.Read((2 * 1024 * 1024) - 1);
-        // Its bytes are counted before its callback runs.
-        rig.Until(() => Volatile.Read(ref calls) == 2, "the callback for the second byte");
-        Assert.True(pending[1] < Mark / 4, $"read again with {pending[1]} bytes pending");
-    });
 
     [Theory, Contract(9)]
     [InlineData(true, false)]
@@ -196,19 +203,29 @@ public abstract class BackPressureSuite(Transport transport) : TrafficSuite(tran
         Assert.True(session.BytesPending > Mark);
     });
 
-    private static (RecordingSession Session, Peer Peer) OneSession(Rig rig, bool accepted, bool? option, ReceivedHook hook)
+    private static (RecordingSession Session, Peer Peer) OneSession(Rig rig, bool accepted, bool? option,
+        ReceivedHook hook)
     {
         const int Large = 4 * 1024 * 1024;
         if (accepted)
         {
-            RecordingServer server = rig.Serve(s => s.AtReceived = hook, Narrow(rig, backPressure: option, limit: Large));
+            RecordingServer server = rig.Serve(s => s.AtReceived = hook,
+                Narrow(rig, backPressure: option, limit: Large));
             Peer dialled = rig.ConnectPeer(server.EndPoint!);
             return (server.Connected(), dialled);
         }
 
         PeerListener listener = rig.Listen();
         RecordingClient client = rig.MakeClient(
-            new ClientOptions { Engine = rig.Engine, EndPoint = listener.EndPoint, SendLimitBytes = Large, SlowConsumer = SlowConsumer.Wait, BackPressure = option, SendBufferBytes = 8192 },
+            new ClientOptions
+            {
+                Engine = rig.Engine,
+                EndPoint = listener.EndPoint,
+                SendLimitBytes = Large,
+                SlowConsumer = SlowConsumer.Wait,
+                BackPressure = option,
+                SendBufferBytes = 8192
+            },
             s => s.AtReceived = hook);
         RecordingSession session = rig.Connect(client);
         return (session, listener.Accept());
@@ -232,7 +249,8 @@ public abstract class BackPressureSuite(Transport transport) : TrafficSuite(tran
 
         internal string? Wrong { get; private set; }
 
-        internal bool IsDone => Wrong is not null || (Volatile.Read(ref _received) == total && Volatile.Read(ref _sentAll));
+        internal bool IsDone =>
+            Wrong is not null || (Volatile.Read(ref _received) == total && Volatile.Read(ref _sentAll));
 
         protected override void OnConnected() => _ = Push();
 
@@ -243,7 +261,8 @@ public abstract class BackPressureSuite(Transport transport) : TrafficSuite(tran
             {
                 int at = (int)(received % Period);
                 int count = Math.Min(data.Length, Period - at);
-                if (!data[..count].SequenceEqual(_expected.AsSpan(at, count))) Wrong ??= $"a wrong byte after {received}";
+                if (!data[..count].SequenceEqual(_expected.AsSpan(at, count)))
+                    Wrong ??= $"a wrong byte after {received}";
                 data = data[count..];
                 received += count;
             }
@@ -258,7 +277,8 @@ public abstract class BackPressureSuite(Transport transport) : TrafficSuite(tran
             {
                 int at = (int)(sent % Period);
                 int count = (int)Math.Min(Math.Min(100_000, Period - at), total - sent);
-                if (await SendAsync(block.AsMemory(at, count)).ConfigureAwait(false) != SendResult.Queued) Wrong ??= "a send was refused";
+                if (await SendAsync(block.AsMemory(at, count)).ConfigureAwait(false) != SendResult.Queued)
+                    Wrong ??= "a send was refused";
                 sent += count;
             }
 

@@ -16,7 +16,8 @@ public abstract class BlockingSuite(Transport transport) : TrafficSuite(transpor
         return blocked.Result;
     }
 
-    private static void Block(ValueTask task) => Assert.True(task.AsTask().Wait(s_patience), "a callback blocks for ever");
+    private static void Block(ValueTask task) =>
+        Assert.True(task.AsTask().Wait(s_patience), "a callback blocks for ever");
 
     [Fact, Contract(6, 14)]
     public void A_callback_may_block_on_its_own_send_and_what_it_sent_before_leaves_first() => Run(rig =>
@@ -103,31 +104,32 @@ public abstract class BlockingSuite(Transport transport) : TrafficSuite(transpor
     });
 
     [Fact, Contract(1, 14)]
-    public void A_callback_may_block_on_the_end_of_its_own_session_and_the_last_callback_comes_when_it_returns() => Run(rig =>
-    {
-        byte[] big = Pattern(Big);
-        int told = 0;
-        CloseReason reason = default;
-        RecordingServer server = rig.Serve(s =>
+    public void A_callback_may_block_on_the_end_of_its_own_session_and_the_last_callback_comes_when_it_returns() =>
+        Run(rig =>
         {
-            s.AtReceived = (x, _) =>
+            byte[] big = Pattern(Big);
+            int told = 0;
+            CloseReason reason = default;
+            RecordingServer server = rig.Serve(s =>
             {
-                x.Send(big.AsSpan(0, 1000));
-                reason = Block(x.CloseAsync());
-                Assert.Equal(0, Volatile.Read(ref told));
-                // It has ended: returns immediately.
-                Assert.Equal(reason.Cause, Block(x.CloseAsync()).Cause);
-            };
-            s.AtDisconnected = (_, _) => Volatile.Write(ref told, 1);
+                s.AtReceived = (x, _) =>
+                {
+                    x.Send(big.AsSpan(0, 1000));
+                    reason = Block(x.CloseAsync());
+                    Assert.Equal(0, Volatile.Read(ref told));
+                    // It has ended: returns immediately.
+                    Assert.Equal(reason.Cause, Block(x.CloseAsync()).Cause);
+                };
+                s.AtDisconnected = (_, _) => Volatile.Write(ref told, 1);
+            });
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
+            RecordingSession session = server.Connected();
+            peer.Write("x");
+            Assert.Equal(big[..1000], peer.ReadToEnd());
+            peer.Close();
+            Assert.Equal(CloseCause.LocalClose, session.End());
+            Assert.Equal(CloseCause.LocalClose, reason.Cause);
         });
-        Peer peer = rig.ConnectPeer(server.EndPoint!);
-        RecordingSession session = server.Connected();
-        peer.Write("x");
-        Assert.Equal(big[..1000], peer.ReadToEnd());
-        peer.Close();
-        Assert.Equal(CloseCause.LocalClose, session.End());
-        Assert.Equal(CloseCause.LocalClose, reason.Cause);
-    });
 
     [Fact, Contract(14)]
     public void A_callback_may_block_on_the_end_of_another_session() => Run(rig =>
@@ -314,7 +316,8 @@ public abstract class BlockingSuite(Transport transport) : TrafficSuite(transpor
         RecordingServer echo = rig.Serve(static s => s.AtReceived = static (x, data) => x.Send(data));
         RecordingServer server = rig.Serve(s => s.AtReceived = (x, _) =>
         {
-            ConnectionStream stream = Block(ConnectionStream.ConnectAsync(new ClientOptions { Engine = rig.Engine, EndPoint = echo.EndPoint! }));
+            ConnectionStream stream = Block(
+                ConnectionStream.ConnectAsync(new ClientOptions { Engine = rig.Engine, EndPoint = echo.EndPoint! }));
             byte[] back = new byte[100_000];
             for (int i = 0; i < 10; i++)
             {
@@ -406,7 +409,8 @@ public abstract class BlockingSuite(Transport transport) : TrafficSuite(transpor
             if (Connections.Strand.Current is not null) here++;
             await group.WaitForRoomAsync();
             if (Connections.Strand.Current is not null) here++;
-            ConnectionStream stream = await ConnectionStream.ConnectAsync(rig.Scheduled(new ClientOptions { Engine = rig.Engine, EndPoint = target.EndPoint! }));
+            ConnectionStream stream = await ConnectionStream.ConnectAsync(
+                rig.Scheduled(new ClientOptions { Engine = rig.Engine, EndPoint = target.EndPoint! }));
             if (Connections.Strand.Current is not null) here++;
             ValueTask ending = stream.DisposeAsync();
             target.Connected().Close();
@@ -430,7 +434,8 @@ public abstract class BlockingSuite(Transport transport) : TrafficSuite(transpor
             using ManualResetEventSlim areAwaited = new();
             x.Loop.Post(() => Assert.True(areAwaited.Wait(s_patience)));
             Task inOrder = InOrder(x);
-            Task[] beside = [Beside(x.Loop.DelayAsync(TimeSpan.FromMilliseconds(20)).AsTask()), Beside(x.Loop.PostAsync(static () => 7).AsTask())];
+            Task[] beside = [Beside(x.Loop.DelayAsync(TimeSpan.FromMilliseconds(20)).AsTask()),
+                Beside(x.Loop.PostAsync(static () => 7).AsTask())];
             areAwaited.Set();
             Assert.True(Task.WaitAll(beside, s_patience));
             Assert.False(inOrder.IsCompleted);

@@ -37,8 +37,15 @@ public abstract class BodySuite(Transport transport) : TrafficSuite(transport)
         const int Length = 24 * 1024 * 1024;
         BodyStream? body = null;
         // The limit of unconsumed data does not apply to a body that has no reader yet.
-        ServerOptions options = new() { Engine = rig.Engine, EndPoint = rig.NewAddress(), UnreadLimitBytes = 8 * 1024, ReceiveBufferBytes = 8192 };
-        RecordingServer server = rig.Serve(s => s.AtData = BodyReader.Hook(isChunked, (_, b) => Volatile.Write(ref body, b)), options);
+        ServerOptions options = new()
+        {
+            Engine = rig.Engine,
+            EndPoint = rig.NewAddress(),
+            UnreadLimitBytes = 8 * 1024,
+            ReceiveBufferBytes = 8192
+        };
+        RecordingServer server =
+            rig.Serve(s => s.AtData = BodyReader.Hook(isChunked, (_, b) => Volatile.Write(ref body, b)), options);
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         byte[] data = Pattern(Length);
         byte[] request = BodyReader.Request(data, isChunked);
@@ -60,7 +67,8 @@ public abstract class BodySuite(Transport transport) : TrafficSuite(transport)
     {
         if (rig.IsVirtual) return; // there each byte may arrive by itself
         BodyStream? body = null;
-        RecordingServer server = rig.Serve(s => s.AtData = BodyReader.Hook(isChunked: true, (_, b) => Volatile.Write(ref body, b)));
+        RecordingServer server =
+            rig.Serve(s => s.AtData = BodyReader.Hook(isChunked: true, (_, b) => Volatile.Write(ref body, b)));
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write([2, (byte)'a', (byte)'b']);
         rig.Until(() => Volatile.Read(ref body) is not null, "the body");
@@ -82,11 +90,13 @@ public abstract class BodySuite(Transport transport) : TrafficSuite(transport)
         Task<int> waiter = Start(rig, session, onLoop, () => body.ReadAsync(Memory<byte>.Empty));
         rig.Settle();
         Assert.False(waiter.IsCompleted);
-        At(rig, session, onLoop, () => Assert.Throws<InvalidOperationException>(() => _ = body.ReadAsync(new byte[10])));
+        At(rig, session, onLoop,
+            () => Assert.Throws<InvalidOperationException>(() => _ = body.ReadAsync(new byte[10])));
         peer.Write("abc");
         Assert.Equal(0, Await(rig, waiter));
         Assert.Equal(Bytes("abc"), Await(rig, Start(rig, session, onLoop, () => ReadSome(body, 3, 2))));
-        for (int i = 0; i < 2; i++) Assert.Equal(0, Await(rig, Start(rig, session, onLoop, () => body.ReadAsync(new byte[10]))));
+        for (int i = 0; i < 2; i++)
+            Assert.Equal(0, Await(rig, Start(rig, session, onLoop, () => body.ReadAsync(new byte[10]))));
         Assert.Equal(0, Await(rig, Start(rig, session, onLoop, () => body.ReadAsync(Memory<byte>.Empty))));
     });
 
@@ -184,7 +194,8 @@ public abstract class BodySuite(Transport transport) : TrafficSuite(transport)
         RecordingSession session = server.Session();
         Assert.Equal(first[..10], Await(rig, Start(rig, session, onLoop, () => ReadSome(body!, 10, 10))));
         At(rig, session, onLoop, body!.Dispose);
-        peer.Write([.. BodyReader.Request(first, isChunked: true)[1_000..], .. BodyReader.Request("x"u8, isChunked: true)]);
+        peer.Write([.. BodyReader.Request(first, isChunked: true)[1_000..],
+            .. BodyReader.Request("x"u8, isChunked: true)]);
         Assert.Equal("second", peer.ReadText(6));
         Assert.False(body.CanRead);
         Assert.Throws<ObjectDisposedException>(() => _ = body.ReadAsync(new byte[1]));
@@ -195,7 +206,8 @@ public abstract class BodySuite(Transport transport) : TrafficSuite(transport)
     [InlineData(10_000)]
     public void More_to_skip_than_the_limit_closes(int limit) => Run(rig =>
     {
-        RecordingServer server = rig.Serve(s => s.AtData = BodyReader.Hook(isChunked: false, static (_, b) => b.Dispose(), limit));
+        RecordingServer server =
+            rig.Serve(s => s.AtData = BodyReader.Hook(isChunked: false, static (_, b) => b.Dispose(), limit));
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write(BodyReader.Request(Pattern(limit), isChunked: false));
         rig.Until(() => server.Session().BytesReceived == limit + 4, "all to arrive");
@@ -279,7 +291,8 @@ public abstract class BodySuite(Transport transport) : TrafficSuite(transport)
         peer.Write("abc");
         peer.ShutdownSend();
         Assert.Equal(Bytes("abc"), Await(rig, Start(rig, session, onLoop: true, () => ReadSome(body, 3, 3))));
-        Assert.Same(tooShort, Assert.ThrowsAny<IOException>(() => Await(rig, Start(rig, session, onLoop: true, () => body.ReadAsync(new byte[10])))));
+        Assert.Same(tooShort, Assert.ThrowsAny<IOException>(
+            () => Await(rig, Start(rig, session, onLoop: true, () => body.ReadAsync(new byte[10])))));
     });
 
     [Fact, Contract(3)]
@@ -453,115 +466,119 @@ public abstract class BodySuite(Transport transport) : TrafficSuite(transport)
     [InlineData("stream", "paused")]
     [InlineData("pipe", "received")]
     [InlineData("pipe", "paused")]
-    public void A_stream_taken_over_while_the_peer_sends_gets_every_byte_and_then_the_end(string what, string when) => Run(rig =>
-    {
-        byte[] data = Pattern(rig.IsVirtual ? 300_000 : 2_000_000);
-        Task<byte[]>? reading = null;
-        Connections.Connection? connection = null;
-        RecordingServer server = rig.Serve(s =>
+    public void A_stream_taken_over_while_the_peer_sends_gets_every_byte_and_then_the_end(string what, string when) =>
+        Run(rig =>
         {
-            if (when == "connecting") s.AtConnecting = TakeOver;
-            else if (when == "connected") s.AtConnected = TakeOver;
-            else s.AtData = (x, unread) =>
+            byte[] data = Pattern(rig.IsVirtual ? 300_000 : 2_000_000);
+            Task<byte[]>? reading = null;
+            Connections.Connection? connection = null;
+            RecordingServer server = rig.Serve(s =>
             {
-                if (reading is not null || unread.Length < 100) return 0;
-                if (when == "paused") x.PauseReceiving();
-                TakeOver(x);
-                return 100;
-            };
+                if (when == "connecting") s.AtConnecting = TakeOver;
+                else if (when == "connected") s.AtConnected = TakeOver;
+                else s.AtData = (x, unread) =>
+                {
+                    if (reading is not null || unread.Length < 100) return 0;
+                    if (when == "paused") x.PauseReceiving();
+                    TakeOver(x);
+                    return 100;
+                };
+            });
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
+            rig.Elsewhere(() =>
+            {
+                peer.Write(data);
+                peer.ShutdownSend();
+            });
+            rig.Until(() => Volatile.Read(ref reading) is not null, "the callback that gives the connection away");
+            byte[] all = Await(rig, reading!);
+            Assert.Equal(data.AsSpan(data.Length - all.Length).ToArray(), all);
+            Assert.Equal(when is "received" or "paused" ? data.Length - 100 : data.Length, all.Length);
+            Assert.Equal(CloseCause.HandedOver, server.Session().End());
+            Assert.Equal("done", peer.ReadTextToEnd());
+
+            void TakeOver(RecordingSession session)
+            {
+                connection = session.Connection;
+                Volatile.Write(ref reading, what == "pipe"
+                    ? ReadPipe(ConnectionPipe.TakeOverAsync(session))
+                    : ReadStream(ConnectionStream.TakeOverAsync(session)));
+            }
+
+            async Task<byte[]> ReadStream(ValueTask<ConnectionStream> taking)
+            {
+                await using ConnectionStream stream = await taking.ConfigureAwait(false);
+                using MemoryStream all = new();
+                await stream.CopyToAsync(all).ConfigureAwait(false);
+                await CheckAtHome(stream.Loop).ConfigureAwait(false);
+                await stream.WriteAsync(Bytes("done")).ConfigureAwait(false);
+                return all.ToArray();
+            }
+
+            async Task<byte[]> ReadPipe(ValueTask<ConnectionPipe> taking)
+            {
+                ConnectionPipe pipe = await taking.ConfigureAwait(false);
+                using MemoryStream all = new();
+                await pipe.Input.CopyToAsync(all).ConfigureAwait(false);
+                await CheckAtHome(pipe.Loop).ConfigureAwait(false);
+                await pipe.Output.WriteAsync(Bytes("done")).ConfigureAwait(false);
+                await pipe.Output.CompleteAsync().ConfigureAwait(false);
+                await pipe.Input.CompleteAsync().ConfigureAwait(false);
+                return all.ToArray();
+            }
+
+            // After the strand has left the pool, the loop calls the stream as if it had never been there.
+            async Task CheckAtHome(Loop loop)
+            {
+                Connections.Strand? strand = null;
+                await loop.PostAsync(() => strand = connection!.Strand).ConfigureAwait(false);
+                Assert.Null(strand);
+            }
         });
-        Peer peer = rig.ConnectPeer(server.EndPoint!);
-        rig.Elsewhere(() =>
-        {
-            peer.Write(data);
-            peer.ShutdownSend();
-        });
-        rig.Until(() => Volatile.Read(ref reading) is not null, "the callback that gives the connection away");
-        byte[] all = Await(rig, reading!);
-        Assert.Equal(data.AsSpan(data.Length - all.Length).ToArray(), all);
-        Assert.Equal(when is "received" or "paused" ? data.Length - 100 : data.Length, all.Length);
-        Assert.Equal(CloseCause.HandedOver, server.Session().End());
-        Assert.Equal("done", peer.ReadTextToEnd());
-
-        void TakeOver(RecordingSession session)
-        {
-            connection = session.Connection;
-            Volatile.Write(ref reading, what == "pipe" ? ReadPipe(ConnectionPipe.TakeOverAsync(session)) : ReadStream(ConnectionStream.TakeOverAsync(session)));
-        }
-
-        async Task<byte[]> ReadStream(ValueTask<ConnectionStream> taking)
-        {
-            await using ConnectionStream stream = await taking.ConfigureAwait(false);
-            using MemoryStream all = new();
-            await stream.CopyToAsync(all).ConfigureAwait(false);
-            await CheckAtHome(stream.Loop).ConfigureAwait(false);
-            await stream.WriteAsync(Bytes("done")).ConfigureAwait(false);
-            return all.ToArray();
-        }
-
-        async Task<byte[]> ReadPipe(ValueTask<ConnectionPipe> taking)
-        {
-            ConnectionPipe pipe = await taking.ConfigureAwait(false);
-            using MemoryStream all = new();
-            await pipe.Input.CopyToAsync(all).ConfigureAwait(false);
-            await CheckAtHome(pipe.Loop).ConfigureAwait(false);
-            await pipe.Output.WriteAsync(Bytes("done")).ConfigureAwait(false);
-            await pipe.Output.CompleteAsync().ConfigureAwait(false);
-            await pipe.Input.CompleteAsync().ConfigureAwait(false);
-            return all.ToArray();
-        }
-
-        // After the strand has left the pool, the loop calls the stream as if it had never been there.
-        async Task CheckAtHome(Loop loop)
-        {
-            Connections.Strand? strand = null;
-            await loop.PostAsync(() => strand = connection!.Strand).ConfigureAwait(false);
-            Assert.Null(strand);
-        }
-    });
 
     [Fact, Contract(14, 15)]
-    public void Code_that_awaited_a_take_over_on_the_pool_may_block_on_the_stream_and_resumes_in_its_order() => Run(rig =>
-    {
-        if (!rig.IsPool || rig.IsVirtual) return; // blocking is not permitted there
-        int inside = 0, most = 0, done = 0;
-        string? got = null;
-        RecordingServer server = rig.Serve(s => s.AtConnected = x =>
+    public void Code_that_awaited_a_take_over_on_the_pool_may_block_on_the_stream_and_resumes_in_its_order() =>
+        Run(rig =>
         {
-            Task<ConnectionStream> taking = ConnectionStream.TakeOverAsync(x).AsTask();
-            ValueTask<bool>[] sends = [x.SentAsync(), x.SentAsync(), x.SentAsync()];
-            x.Send("hello");
-            foreach (ValueTask<bool> sent in sends) _ = Continue(sent);
-            _ = Talk(taking);
+            if (!rig.IsPool || rig.IsVirtual) return; // blocking is not permitted there
+            int inside = 0, most = 0, done = 0;
+            string? got = null;
+            RecordingServer server = rig.Serve(s => s.AtConnected = x =>
+            {
+                Task<ConnectionStream> taking = ConnectionStream.TakeOverAsync(x).AsTask();
+                ValueTask<bool>[] sends = [x.SentAsync(), x.SentAsync(), x.SentAsync()];
+                x.Send("hello");
+                foreach (ValueTask<bool> sent in sends) _ = Continue(sent);
+                _ = Talk(taking);
+            });
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
+            Assert.Equal("hello", peer.ReadText(5));
+            peer.Write("answer");
+            rig.Until(() => Volatile.Read(ref got) is not null && Volatile.Read(ref done) == 3, "all to continue");
+            Assert.Equal("answer", got);
+            Assert.Equal(1, most);
+            Assert.Equal(CloseCause.HandedOver, server.Session().End());
+            Assert.Equal("done", peer.ReadTextToEnd());
+
+            async Task Continue(ValueTask<bool> sent)
+            {
+                await sent.ConfigureAwait(false);
+                most = Math.Max(most, Interlocked.Increment(ref inside));
+                Thread.SpinWait(100_000);
+                Interlocked.Decrement(ref inside);
+                Interlocked.Increment(ref done);
+            }
+
+            async Task Talk(Task<ConnectionStream> taking)
+            {
+                ConnectionStream stream = await taking.ConfigureAwait(false);
+                byte[] memory = new byte[6];
+                stream.ReadExactly(memory);
+                stream.Write("done"u8);
+                stream.Dispose();
+                Volatile.Write(ref got, Text(memory));
+            }
         });
-        Peer peer = rig.ConnectPeer(server.EndPoint!);
-        Assert.Equal("hello", peer.ReadText(5));
-        peer.Write("answer");
-        rig.Until(() => Volatile.Read(ref got) is not null && Volatile.Read(ref done) == 3, "all to continue");
-        Assert.Equal("answer", got);
-        Assert.Equal(1, most);
-        Assert.Equal(CloseCause.HandedOver, server.Session().End());
-        Assert.Equal("done", peer.ReadTextToEnd());
-
-        async Task Continue(ValueTask<bool> sent)
-        {
-            await sent.ConfigureAwait(false);
-            most = Math.Max(most, Interlocked.Increment(ref inside));
-            Thread.SpinWait(100_000);
-            Interlocked.Decrement(ref inside);
-            Interlocked.Increment(ref done);
-        }
-
-        async Task Talk(Task<ConnectionStream> taking)
-        {
-            ConnectionStream stream = await taking.ConfigureAwait(false);
-            byte[] memory = new byte[6];
-            stream.ReadExactly(memory);
-            stream.Write("done"u8);
-            stream.Dispose();
-            Volatile.Write(ref got, Text(memory));
-        }
-    });
 
     [Theory, Contract(15, 1)]
     [InlineData(false)]
@@ -613,7 +630,8 @@ public abstract class BodySuite(Transport transport) : TrafficSuite(transport)
     // ------------------------------------------------------------------ what the tests stand on
 
     /// <summary>A session that has begun a body of known length, of which nothing has arrived.</summary>
-    private static (RecordingSession Session, Peer Peer, BodyStream Body) Begin(Rig rig, int length, Action<RecordingSession>? setUp = null)
+    private static (RecordingSession Session, Peer Peer, BodyStream Body) Begin(Rig rig, int length,
+        Action<RecordingSession>? setUp = null)
     {
         BodyStream? body = null;
         RecordingServer server = rig.Serve(s =>

@@ -13,7 +13,8 @@ public abstract class CallSuite(Transport transport) : TrafficSuite(transport)
     public void Calls_of_many_threads_get_their_own_answers_in_whatever_order_those_come() => Run(rig =>
     {
         int rounds = rig.IsVirtual ? 20 : 100;
-        CallClient client = MakeClient(rig, static () => new Asked(), new CallOptions { InFlightLimit = 3, InFlightLimitBytes = 40_000 });
+        CallClient client = MakeClient(rig, static () => new Asked(),
+            new CallOptions { InFlightLimit = 3, InFlightLimitBytes = 40_000 });
         Task<int>[] callers = Start(rig, caller => AskAsync(client, caller, rounds));
         Assert.Equal(Callers * rounds, callers.Sum(c => Await(rig, c)));
         Assert.Equal((0, 0), (client.CallsInFlight, client.CallsWaiting));
@@ -25,8 +26,10 @@ public abstract class CallSuite(Transport transport) : TrafficSuite(transport)
     public void Connections_reset_in_the_middle_end_the_calls_in_flight_and_the_next_ones_continue() => Run(rig =>
     {
         int rounds = rig.IsVirtual ? 10 : 30, lost = 0;
-        ReconnectPolicy policy = new() { InitialDelay = TimeSpan.FromMilliseconds(1), Factor = 1, ResetAfter = TimeSpan.Zero };
-        CallClient client = MakeClient(rig, static () => new Asked { Patience = 25 }, new CallOptions { InFlightLimit = 8 }, policy);
+        ReconnectPolicy policy =
+            new() { InitialDelay = TimeSpan.FromMilliseconds(1), Factor = 1, ResetAfter = TimeSpan.Zero };
+        CallClient client = MakeClient(rig, static () => new Asked { Patience = 25 },
+            new CallOptions { InFlightLimit = 8 }, policy);
         Task<int>[] callers = Start(rig, caller => AskAsync(client, caller, rounds, failure =>
         {
             // An unsent call waits for the next connection.
@@ -44,14 +47,16 @@ public abstract class CallSuite(Transport transport) : TrafficSuite(transport)
     public void Calls_that_are_cancelled_or_late_never_see_each_others_answers() => Run(rig =>
     {
         int rounds = rig.IsVirtual ? 30 : 100, given = 0;
-        CallClient client = MakeClient(rig, static () => new Asked { IsForgetful = true }, new CallOptions { InFlightLimit = 2 });
+        CallClient client = MakeClient(rig, static () => new Asked { IsForgetful = true },
+            new CallOptions { InFlightLimit = 2 });
         Task<int>[] callers = Start(rig, async caller =>
         {
             int answered = 0;
             for (int i = 0; i < rounds; i++)
             {
                 using CancellationTokenSource cancel = new();
-                Task<int> call = AskAsync(client, (1000 * caller) + i, 1, Count, TimeSpan.FromMilliseconds(1 + (i % 4)), i % 3 == 0 ? cancel.Token : default);
+                Task<int> call = AskAsync(client, (1000 * caller) + i, 1, Count, TimeSpan.FromMilliseconds(1 + (i % 4)),
+                    i % 3 == 0 ? cancel.Token : default);
                 if (i % 2 == 0) cancel.Cancel();
                 answered += await call.ConfigureAwait(false);
             }
@@ -71,11 +76,14 @@ public abstract class CallSuite(Transport transport) : TrafficSuite(transport)
         }
     });
 
-    private static CallClient MakeClient(Rig rig, Func<Session> factory, CallOptions calls, ReconnectPolicy? policy = null)
+    private static CallClient MakeClient(Rig rig, Func<Session> factory, CallOptions calls,
+        ReconnectPolicy? policy = null)
     {
-        Server server = rig.Keep(new Server(rig.Scheduled(new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }), factory));
+        Server server = rig.Keep(
+            new Server(rig.Scheduled(new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }), factory));
         rig.Await(server.StartAsync());
-        CallClient client = new(rig.Scheduled(new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint, Reconnect = policy }), calls: calls);
+        CallClient client = new(rig.Scheduled(
+            new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint, Reconnect = policy }), calls: calls);
         rig.Await(client.ConnectAsync());
         return client;
     }
@@ -85,12 +93,14 @@ public abstract class CallSuite(Transport transport) : TrafficSuite(transport)
 
     /// <summary>Sequential calls; returns the number of responses. The body contains the caller's number, and has any
     /// length.</summary>
-    private static async Task<int> AskAsync(CallClient client, int caller, int rounds, Action<CallException>? failed = null, TimeSpan? timeout = null, CancellationToken token = default)
+    private static async Task<int> AskAsync(CallClient client, int caller, int rounds,
+        Action<CallException>? failed = null, TimeSpan? timeout = null, CancellationToken token = default)
     {
         int answered = 0;
         for (int i = 0; i < rounds; i++)
         {
-            byte[] request = Encoding.ASCII.GetBytes(string.Create(CultureInfo.InvariantCulture, $"{caller} {i} {new string('x', i * 977 % 20_000)}"));
+            byte[] request = Encoding.ASCII.GetBytes(string.Create(CultureInfo.InvariantCulture,
+                $"{caller} {i} {new string('x', i * 977 % 20_000)}"));
             try
             {
                 using CallAnswer answer = await client.CallAsync(request, timeout, token).ConfigureAwait(false);

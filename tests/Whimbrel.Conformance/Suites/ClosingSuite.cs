@@ -8,19 +8,31 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
     private const int Large = 1024 * 1024;
 
     private static ServerOptions WithDrain(Rig rig, int milliseconds) =>
-        new() { Engine = rig.Engine, EndPoint = rig.NewAddress(), DrainTimeout = TimeSpan.FromMilliseconds(milliseconds) };
+        new()
+        {
+            Engine = rig.Engine,
+            EndPoint = rig.NewAddress(),
+            DrainTimeout = TimeSpan.FromMilliseconds(milliseconds)
+        };
 
     [Fact, Contract(12)]
     public void A_peer_that_reads_a_byte_now_and_then_does_not_keep_a_closing_connection_open_forever() => Run(rig =>
     {
-        Assert.SkipUnless(rig.IsVirtual && rig.Tls == TlsKind.None, "Only the memory engine accepts single bytes; real sockets take packets and TLS takes records.");
+        Assert.SkipUnless(rig.IsVirtual && rig.Tls == TlsKind.None,
+            "Only the memory engine accepts single bytes; real sockets take packets and TLS takes records.");
         RecordingServer server = rig.Serve(
             static s => s.AtReceived = static (x, _) =>
             {
                 x.Send(new byte[Large]);
                 x.Close();
             },
-            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), DrainTimeout = TimeSpan.FromMilliseconds(100), DrainLimit = TimeSpan.FromSeconds(1) });
+            new ServerOptions
+            {
+                Engine = rig.Engine,
+                EndPoint = rig.NewAddress(),
+                DrainTimeout = TimeSpan.FromMilliseconds(100),
+                DrainLimit = TimeSpan.FromSeconds(1)
+            });
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
         RecordingSession session = server.Session();
@@ -43,7 +55,9 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
     [InlineData(10, 0, 100)]
     [InlineData(5, 5, 5)]
     public void Draining_has_a_total_limit_also_without_the_option(int timeout, int limit, int expected) =>
-        Assert.Equal(TimeSpan.FromSeconds(expected), new ServerOptions { DrainTimeout = TimeSpan.FromSeconds(timeout), DrainLimit = TimeSpan.FromSeconds(limit) }.DrainLimitOrDefault);
+        Assert.Equal(TimeSpan.FromSeconds(expected),
+            new ServerOptions { DrainTimeout = TimeSpan.FromSeconds(timeout), DrainLimit = TimeSpan.FromSeconds(limit) }
+                .DrainLimitOrDefault);
 
     // ------------------------------------------------------------------ a protocol that says goodbye (12)
 
@@ -51,7 +65,8 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
     public void A_class_with_its_own_close_is_called_for_every_form_of_a_close_and_decides_the_end() => Run(rig =>
     {
         Task<CloseReason>? awaited = null;
-        Action<Session>[] forms = [static s => s.Close(), static s => s.CloseWithoutLingering(), s => awaited = s.CloseAsync().AsTask()];
+        Action<Session>[] forms = [static s => s.Close(), static s => s.CloseWithoutLingering(),
+            s => awaited = s.CloseAsync().AsTask()];
         foreach (Action<Session> form in forms)
         {
             RecordingServer server = rig.Serve(s =>
@@ -352,7 +367,8 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
     [Fact, Contract(12)]
     public void A_peer_that_never_closes_is_reset_after_the_linger_time() => Run(rig =>
     {
-        Assert.SkipUnless(rig.IsVirtual || Transport.IsDeep, "Takes 5 s in real time: runs with --deep, and always on the memory engine.");
+        Assert.SkipUnless(rig.IsVirtual || Transport.IsDeep,
+            "Takes 5 s in real time: runs with --deep, and always on the memory engine.");
         RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.Close());
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         Assert.Empty(peer.ReadToEnd());
@@ -397,7 +413,8 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
     [InlineData(true)]
     public void A_peer_that_reads_slowly_gets_everything_however_long_it_takes(bool inOnePiece) => Run(rig =>
     {
-        Assert.SkipUnless(rig.IsVirtual || Transport.IsDeep, "Slow in real time: runs with --deep, and always on the memory engine.");
+        Assert.SkipUnless(rig.IsVirtual || Transport.IsDeep,
+            "Slow in real time: runs with --deep, and always on the memory engine.");
         byte[] data = Pattern(Large);
         RecordingServer server = rig.Serve(
             s => s.AtConnected = x =>
@@ -487,7 +504,8 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
     [Fact, Contract(12)]
     public void A_large_piece_read_slowly_by_its_peer_is_not_aborted() => Run(rig =>
     {
-        Assert.SkipUnless(rig.Engine.Kind == EngineKind.Portable && !rig.IsUnix, "The other engines know how much of a pending send was sent.");
+        Assert.SkipUnless(rig.Engine.Kind == EngineKind.Portable && !rig.IsUnix,
+            "The other engines know how much of a pending send was sent.");
         byte[] data = Pattern(2 * Large);
         RecordingServer server = rig.Serve(
             s => s.AtConnected = x =>
@@ -495,7 +513,14 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
                 x.Send(Outgoing.Owned(new Memory(data), data.Length));
                 x.Close();
             },
-            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), DrainTimeout = TimeSpan.FromMilliseconds(600), SendBufferBytes = 8192, SendLimitBytes = 4 * Large });
+            new ServerOptions
+            {
+                Engine = rig.Engine,
+                EndPoint = rig.NewAddress(),
+                DrainTimeout = TimeSpan.FromMilliseconds(600),
+                SendBufferBytes = 8192,
+                SendLimitBytes = 4 * Large
+            });
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         using MemoryStream got = new();
         while (got.Length < data.Length)

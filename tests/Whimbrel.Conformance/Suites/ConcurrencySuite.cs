@@ -41,7 +41,13 @@ public abstract class ConcurrencySuite(Transport transport) : Suite(transport)
                     };
                     s.AtDisconnected = (x, _) => Here("OnDisconnected", x);
                 },
-                new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitBytes = 64 * 1024, SlowConsumer = SlowConsumer.Disconnect });
+                new ServerOptions
+                {
+                    Engine = rig.Engine,
+                    EndPoint = rig.NewAddress(),
+                    SendLimitBytes = 64 * 1024,
+                    SlowConsumer = SlowConsumer.Disconnect
+                });
             void Here(string name, RecordingSession x)
             {
                 if (name == where) DoEverything(x);
@@ -81,7 +87,8 @@ public abstract class ConcurrencySuite(Transport transport) : Suite(transport)
                 {
                     peer = rig.ConnectPeer(server.EndPoint!);
                 }
-                catch (System.Net.Sockets.SocketException e) when (e.SocketErrorCode == System.Net.Sockets.SocketError.ConnectionReset)
+                catch (System.Net.Sockets.SocketException e)
+                    when (e.SocketErrorCode == System.Net.Sockets.SocketError.ConnectionReset)
                 {
                     // Another session aborted it before this thread saw that it was connected.
                     continue;
@@ -126,7 +133,8 @@ public abstract class ConcurrencySuite(Transport transport) : Suite(transport)
     public void A_broadcast_that_ends_slow_members_notifies_them_after_the_callback() => Run(
         rig =>
         {
-            Assert.SkipWhen(rig.IsPool, "A broadcast from the pool goes through the loop's mailbox, and the loop may send in between.");
+            Assert.SkipWhen(rig.IsPool,
+                "A broadcast from the pool goes through the loop's mailbox, and the loop may send in between.");
             RecordingServer? server = null;
             server = rig.Serve(
                 s => s.AtReceived = (_, _) =>
@@ -172,11 +180,18 @@ public abstract class ConcurrencySuite(Transport transport) : Suite(transport)
             s =>
             {
                 s.AtReceived = static (x, data) => x.Send(data);
-                s.AtConnected = static x => x.CallStartTimer(TimeSpan.FromMilliseconds(1), TimeSpan.FromMilliseconds(1));
+                s.AtConnected = static x => x.CallStartTimer(TimeSpan.FromMilliseconds(1),
+                    TimeSpan.FromMilliseconds(1));
                 s.AtTimer = static (x, _) => x.Send("tick"u8);
             },
-            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SlowConsumer = SlowConsumer.DropNewest });
-        RecordingClient[] clients = [.. Enumerable.Range(0, 8).Select(_ => rig.MakeClient(server.EndPoint!, static s => s.AtReceived = static (_, _) => { }))];
+            new ServerOptions
+            {
+                Engine = rig.Engine,
+                EndPoint = rig.NewAddress(),
+                SlowConsumer = SlowConsumer.DropNewest
+            });
+        RecordingClient[] clients = [.. Enumerable.Range(0, 8)
+            .Select(_ => rig.MakeClient(server.EndPoint!, static s => s.AtReceived = static (_, _) => { }))];
         for (int t = 0; t < 4; t++)
         {
             int thread = t;

@@ -6,9 +6,11 @@ namespace Whimbrel.Conformance;
 /// <summary>Connects to each form of address, to several addresses, and the report of each kind of failure.</summary>
 public abstract class ConnectSuite(Transport transport) : Suite(transport)
 {
-    private static ClientOptions To(Rig rig, params EndPoint[] endPoints) => new() { Engine = rig.Engine, EndPoints = endPoints };
+    private static ClientOptions To(Rig rig, params EndPoint[] endPoints) =>
+        new() { Engine = rig.Engine, EndPoints = endPoints };
 
-    private static RecordingServer Echo(Rig rig) => rig.Serve(static s => s.AtReceived = static (x, data) => x.Send(data));
+    private static RecordingServer Echo(Rig rig) =>
+        rig.Serve(static s => s.AtReceived = static (x, data) => x.Send(data));
 
     private static void Echoes(RecordingSession session)
     {
@@ -17,7 +19,8 @@ public abstract class ConnectSuite(Transport transport) : Suite(transport)
         Assert.Equal("hello", session.ReceivedText);
     }
 
-    private static NetworkException Fails(Rig rig, RecordingClient client) => Assert.Throws<NetworkException>(() => rig.Await(client.ConnectAsync()));
+    private static NetworkException Fails(Rig rig, RecordingClient client) =>
+        Assert.Throws<NetworkException>(() => rig.Await(client.ConnectAsync()));
 
     /// <summary>An unreachable address: on real engines the broadcast address, to which TCP cannot connect.</summary>
     private static IPEndPoint Unreachable(Rig rig)
@@ -45,7 +48,12 @@ public abstract class ConnectSuite(Transport transport) : Suite(transport)
             rig.OnLoop(near, () =>
             {
                 // Without an engine: the engine of the loop.
-                client = rig.MakeClient(new ClientOptions { Loop = near.Loop, EndPoint = server.EndPoint, Reconnect = new ReconnectPolicy { InitialDelay = TimeSpan.FromMilliseconds(1) } });
+                client = rig.MakeClient(new ClientOptions
+                {
+                    Loop = near.Loop,
+                    EndPoint = server.EndPoint,
+                    Reconnect = new ReconnectPolicy { InitialDelay = TimeSpan.FromMilliseconds(1) }
+                });
                 dial = client.ConnectAsync();
             });
             RecordingSession far = (RecordingSession)rig.Await(dial);
@@ -64,7 +72,8 @@ public abstract class ConnectSuite(Transport transport) : Suite(transport)
     {
         RecordingServer server = Echo(rig);
         Engine other = new(new EngineOptions { Kind = EngineKind.Portable, Loops = 1 });
-        RecordingClient client = rig.MakeClient(new ClientOptions { Engine = rig.Engine, Loop = other.GetLoop(0), EndPoint = server.EndPoint });
+        RecordingClient client = rig.MakeClient(
+            new ClientOptions { Engine = rig.Engine, Loop = other.GetLoop(0), EndPoint = server.EndPoint });
         ArgumentException refused = Assert.Throws<ArgumentException>(() => rig.Await(client.ConnectAsync()));
         Assert.Contains("which is no loop of Engine", refused.Message, StringComparison.Ordinal);
         rig.Await(other.DisposeAsync());
@@ -77,7 +86,8 @@ public abstract class ConnectSuite(Transport transport) : Suite(transport)
     {
         RecordingServer server = Echo(rig);
         string text = rig.IsUnix ? $"unix:{server.EndPoint}" : $"tcp://{server.EndPoint}";
-        RecordingSession session = rig.Connect(rig.MakeClient(new ClientOptions { Engine = rig.Engine, Address = text }));
+        RecordingSession session =
+            rig.Connect(rig.MakeClient(new ClientOptions { Engine = rig.Engine, Address = text }));
         Assert.Equal(server.EndPoint, session.RemoteEndPoint);
         Echoes(session);
     });
@@ -88,7 +98,11 @@ public abstract class ConnectSuite(Transport transport) : Suite(transport)
         Assert.SkipWhen(rig.IsUnix, "A Unix socket path is not a host name.");
         RecordingServer server = Echo(rig);
         int port = ((IPEndPoint)server.EndPoint!).Port;
-        foreach (ClientOptions options in (ClientOptions[])[new() { Engine = rig.Engine, Address = $"tcp://localhost:{port}" }, To(rig, new DnsEndPoint("LocalHost", port)), To(rig, new DnsEndPoint("localhost", port, AddressFamily.InterNetwork)), To(rig, new DnsEndPoint("127.0.0.1", port))])
+        foreach (ClientOptions options in (ClientOptions[])[
+            new() { Engine = rig.Engine, Address = $"tcp://localhost:{port}" },
+            To(rig, new DnsEndPoint("LocalHost", port)),
+            To(rig, new DnsEndPoint("localhost", port, AddressFamily.InterNetwork)),
+            To(rig, new DnsEndPoint("127.0.0.1", port))])
         {
             EndPoint? asked = null;
             RecordingClient client = rig.MakeClient(options, s => s.AtConnecting = x => asked = x.RemoteEndPoint);
@@ -105,10 +119,12 @@ public abstract class ConnectSuite(Transport transport) : Suite(transport)
     public void A_connect_to_a_wildcard_address_uses_the_loopback() => Run(rig =>
     {
         Assert.SkipWhen(rig.IsUnix, "Unix socket paths have no wildcard address.");
-        RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, data) => x.Send(data), new ServerOptions { Engine = rig.Engine, Address = "tcp://*:0" });
+        RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, data) => x.Send(data),
+            new ServerOptions { Engine = rig.Engine, Address = "tcp://*:0" });
         int port = ((IPEndPoint)server.EndPoint!).Port;
         Echoes(rig.Connect(rig.MakeClient(new ClientOptions { Engine = rig.Engine, Address = $"tcp://*:{port}" })));
-        Echoes(rig.Connect(rig.MakeClient(new ClientOptions { Engine = rig.Engine, Address = $"tcp://0.0.0.0:{port}" })));
+        Echoes(
+            rig.Connect(rig.MakeClient(new ClientOptions { Engine = rig.Engine, Address = $"tcp://0.0.0.0:{port}" })));
         Echoes(rig.Connect(rig.MakeClient(To(rig, server.EndPoint!))));
     });
 
@@ -118,11 +134,14 @@ public abstract class ConnectSuite(Transport transport) : Suite(transport)
         Assert.SkipWhen(rig.IsUnix, "A Unix socket path has no address family.");
         RecordingServer server = Echo(rig);
         int port = ((IPEndPoint)server.EndPoint!).Port;
-        RecordingSession session = rig.Connect(rig.MakeClient(To(rig, new IPEndPoint(IPAddress.Loopback.MapToIPv6(), port))));
+        RecordingSession session =
+            rig.Connect(rig.MakeClient(To(rig, new IPEndPoint(IPAddress.Loopback.MapToIPv6(), port))));
         Assert.Equal(server.EndPoint, session.RemoteEndPoint);
         Echoes(session);
-        Echoes(rig.Connect(rig.MakeClient(new ClientOptions { Engine = rig.Engine, Address = $"tcp://[::ffff:127.0.0.1]:{port}" })));
-        RecordingServer mapped = rig.Serve(null, new ServerOptions { Engine = rig.Engine, EndPoint = new IPEndPoint(IPAddress.Loopback.MapToIPv6(), 0) });
+        Echoes(rig.Connect(
+            rig.MakeClient(new ClientOptions { Engine = rig.Engine, Address = $"tcp://[::ffff:127.0.0.1]:{port}" })));
+        RecordingServer mapped = rig.Serve(null,
+            new ServerOptions { Engine = rig.Engine, EndPoint = new IPEndPoint(IPAddress.Loopback.MapToIPv6(), 0) });
         Assert.Equal(IPAddress.Loopback, ((IPEndPoint)mapped.EndPoint!).Address);
     });
 
@@ -130,7 +149,8 @@ public abstract class ConnectSuite(Transport transport) : Suite(transport)
     public void The_short_constructors_accept_an_address() => Run(rig =>
     {
         // These serve on the default engine, which is one of the real ones.
-        Assert.SkipWhen(rig.IsVirtual || rig.IsUnix || rig.IsPool, "The default engine is tested once, on another transport.");
+        Assert.SkipWhen(rig.IsVirtual || rig.IsUnix || rig.IsPool,
+            "The default engine is tested once, on another transport.");
         Server server = rig.Keep(new Server("tcp://127.0.0.1:0", () => new RecordingSession(rig)));
         rig.Await(server.StartAsync());
         Client client = new($"tcp://{server.EndPoint}", () => new RecordingSession(rig));
@@ -174,7 +194,9 @@ public abstract class ConnectSuite(Transport transport) : Suite(transport)
         }
 
         Assert.Single(each, static x => x.Error.Category == ErrorCategory.UnknownHost);
-        if (!rig.IsUnix) Assert.Equal(ErrorCategory.Unreachable, each.Single(x => x.Message.StartsWith($"{alsoDead}: ", StringComparison.Ordinal)).Error.Category);
+        if (!rig.IsUnix)
+            Assert.Equal(ErrorCategory.Unreachable,
+                each.Single(x => x.Message.StartsWith($"{alsoDead}: ", StringComparison.Ordinal)).Error.Category);
     });
 
     [Fact]
@@ -182,7 +204,12 @@ public abstract class ConnectSuite(Transport transport) : Suite(transport)
     {
         EndPoint? one = rig.SilentAddress(), two = rig.SilentAddress();
         Assert.SkipWhen(one is null, "The memory engine answers every connect at once.");
-        RecordingClient client = rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoints = [one, two!, rig.DeadAddress()], ConnectTimeout = TimeSpan.FromMilliseconds(600) });
+        RecordingClient client = rig.MakeClient(new ClientOptions
+        {
+            Engine = rig.Engine,
+            EndPoints = [one, two!, rig.DeadAddress()],
+            ConnectTimeout = TimeSpan.FromMilliseconds(600)
+        });
         long start = rig.Engine.NowMs;
         NetworkException e = Fails(rig, client);
         long took = rig.Engine.NowMs - start;
@@ -196,12 +223,23 @@ public abstract class ConnectSuite(Transport transport) : Suite(transport)
     public void The_local_address_decides_about_the_family() => Run(rig =>
     {
         Assert.SkipWhen(rig.IsUnix, "A Unix socket path has no address family.");
-        RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, data) => x.Send(data), new ServerOptions { Engine = rig.Engine, Address = "tcp://*:0" });
+        RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, data) => x.Send(data),
+            new ServerOptions { Engine = rig.Engine, Address = "tcp://*:0" });
         int port = ((IPEndPoint)server.EndPoint!).Port;
-        RecordingSession session = rig.Connect(rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoints = [new IPEndPoint(IPAddress.IPv6Loopback, port), new IPEndPoint(IPAddress.Loopback, port)], LocalEndPoint = new IPEndPoint(IPAddress.Loopback, 0) }));
+        RecordingSession session = rig.Connect(rig.MakeClient(new ClientOptions
+        {
+            Engine = rig.Engine,
+            EndPoints = [new IPEndPoint(IPAddress.IPv6Loopback, port), new IPEndPoint(IPAddress.Loopback, port)],
+            LocalEndPoint = new IPEndPoint(IPAddress.Loopback, 0)
+        }));
         Assert.Equal(new IPEndPoint(IPAddress.Loopback, port), session.RemoteEndPoint);
         Echoes(session);
-        RecordingClient none = rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = new IPEndPoint(IPAddress.IPv6Loopback, port), LocalEndPoint = new IPEndPoint(IPAddress.Loopback, 0) });
+        RecordingClient none = rig.MakeClient(new ClientOptions
+        {
+            Engine = rig.Engine,
+            EndPoint = new IPEndPoint(IPAddress.IPv6Loopback, port),
+            LocalEndPoint = new IPEndPoint(IPAddress.Loopback, 0)
+        });
         Assert.Equal(ErrorCategory.Unreachable, Fails(rig, none).Error.Category);
     });
 
@@ -218,7 +256,12 @@ public abstract class ConnectSuite(Transport transport) : Suite(transport)
             local = (IPEndPoint)probe.LocalEndPoint!;
         }
 
-        RecordingSession session = rig.Connect(rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoints = [rig.DeadAddress(), rig.DeadAddress(), server.EndPoint!], LocalEndPoint = local }));
+        RecordingSession session = rig.Connect(rig.MakeClient(new ClientOptions
+        {
+            Engine = rig.Engine,
+            EndPoints = [rig.DeadAddress(), rig.DeadAddress(), server.EndPoint!],
+            LocalEndPoint = local
+        }));
         Assert.Equal(local, session.LocalEndPoint);
         Echoes(session);
     });
@@ -232,7 +275,8 @@ public abstract class ConnectSuite(Transport transport) : Suite(transport)
         RecordingClient client = rig.MakeClient(To(rig, new DnsEndPoint("no such host", 80)));
         NetworkException e = Fails(rig, client);
         Assert.Equal(ErrorCategory.UnknownHost, e.Error.Category);
-        Assert.StartsWith("Cannot connect to no such host:80: the host name is unknown: ", e.Message, StringComparison.Ordinal);
+        Assert.StartsWith("Cannot connect to no such host:80: the host name is unknown: ", e.Message,
+            StringComparison.Ordinal);
         Assert.Equal("connecting, connect failed UnknownHost", client.Attempt().Life);
         Assert.IsType<SocketException>(client.Attempt().Reason.Exception);
         Assert.Null(client.Session);
@@ -281,7 +325,12 @@ public abstract class ConnectSuite(Transport transport) : Suite(transport)
     {
         EndPoint? silent = rig.SilentAddress();
         Assert.SkipWhen(silent is null, "The memory engine answers every connect at once.");
-        RecordingClient client = rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = silent, ConnectTimeout = TimeSpan.FromMilliseconds(50) });
+        RecordingClient client = rig.MakeClient(new ClientOptions
+        {
+            Engine = rig.Engine,
+            EndPoint = silent,
+            ConnectTimeout = TimeSpan.FromMilliseconds(50)
+        });
         NetworkException e = Fails(rig, client);
         Assert.Equal(ErrorCategory.Timeout, e.Error.Category);
         Assert.Null(e.InnerException);
@@ -319,7 +368,8 @@ public abstract class ConnectSuite(Transport transport) : Suite(transport)
             Assert.ThrowsAny<Exception>(() => rig.Await(dial));
             rig.Join();
             rig.Until(() => client.Made.All(static s => s.IsOver), "the last callback");
-            Assert.Contains(client.Attempt().Life, (string[])["connecting, connect failed Cancelled", "connecting, connect failed LocalClose", "connecting, connect failed UnknownHost"]);
+            Assert.Contains(client.Attempt().Life, (string[])["connecting, connect failed Cancelled",
+                "connecting, connect failed LocalClose", "connecting, connect failed UnknownHost"]);
             Assert.Null(client.Session);
         }
     });
@@ -340,7 +390,8 @@ public abstract class ConnectSuite(Transport transport) : Suite(transport)
         RecordingSession second = (RecordingSession)client.Connect(Timeout.InfiniteTimeSpan);
         Assert.NotSame(session, second);
         client.Disconnect(Timeout.InfiniteTimeSpan);
-        Assert.Equal(ErrorCategory.Refused, Assert.Throws<NetworkException>(() => rig.MakeClient(rig.DeadAddress()).Connect(TimeSpan.FromSeconds(20))).Error.Category);
+        Assert.Equal(ErrorCategory.Refused, Assert.Throws<NetworkException>(() => rig.MakeClient(rig.DeadAddress())
+            .Connect(TimeSpan.FromSeconds(20))).Error.Category);
     });
 
     [Fact]
@@ -360,7 +411,8 @@ public abstract class ConnectSuite(Transport transport) : Suite(transport)
     public void Connect_times_out_even_if_its_loop_is_blocked() => Run(
         rig =>
         {
-            Assert.SkipWhen(rig.IsVirtual, "The memory engine runs everything on one thread, so no callback can block.");
+            Assert.SkipWhen(rig.IsVirtual,
+                "The memory engine runs everything on one thread, so no callback can block.");
             RecordingServer server = Echo(rig);
             RecordingClient client = rig.MakeClient(To(rig, server.EndPoint!));
             using ManualResetEventSlim release = new();
@@ -368,7 +420,8 @@ public abstract class ConnectSuite(Transport transport) : Suite(transport)
             try
             {
                 NetworkException? e = null;
-                Thread caller = new(() => e = Assert.Throws<NetworkException>(() => client.Connect(TimeSpan.FromMilliseconds(50))));
+                Thread caller =
+                    new(() => e = Assert.Throws<NetworkException>(() => client.Connect(TimeSpan.FromMilliseconds(50))));
                 caller.Start();
                 Assert.True(caller.Join(TimeSpan.FromSeconds(20)), "it waits for the loop");
                 Assert.Equal(ErrorCategory.Timeout, e!.Error.Category);
@@ -408,7 +461,8 @@ public abstract class ConnectSuite(Transport transport) : Suite(transport)
         RecordingClient client = rig.MakeClient(To(rig, server.EndPoint!));
         rig.OnLoop(rig.Engine.GetLoop(0), () =>
         {
-            InvalidOperationException e = Assert.Throws<InvalidOperationException>(() => client.Connect(TimeSpan.FromSeconds(1)));
+            InvalidOperationException e =
+                Assert.Throws<InvalidOperationException>(() => client.Connect(TimeSpan.FromSeconds(1)));
             Assert.Contains("would stop its own loop. Await it instead", e.Message, StringComparison.Ordinal);
             Assert.Throws<InvalidOperationException>(() => client.Disconnect(TimeSpan.FromSeconds(1)));
         });

@@ -16,7 +16,9 @@ public abstract class ConnectionPipeSuite(Transport transport) : TrafficSuite(tr
     public void Two_pipes_that_push_at_each_other_lose_nothing(bool onLoop) => Run(rig =>
     {
         int length = rig.IsVirtual ? 300_000 : Transport.IsDeep ? 1 << 30 : 4 * 1024 * 1024;
-        using End here = Accept(rig, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitBytes = 100_000 }, dials: true);
+        using End here = Accept(rig,
+            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitBytes = 100_000 },
+            dials: true);
         ConnectionPipe there = here.Peer!;
         Task<bool>[] all =
         [
@@ -38,8 +40,10 @@ public abstract class ConnectionPipeSuite(Transport transport) : TrafficSuite(tr
     {
         int length = rig.IsVirtual ? 300_000 : 2 * 1024 * 1024;
         End[] all = [.. Enumerable.Range(0, 5).Select(_ => Accept(rig, dials: true))];
-        Task<bool>[] checks = [.. all.Select((end, i) => Start(rig, end.Pipe, onLoop, () => i == 4 ? Leave(end.Pipe, length / 2) : Check(end.Pipe, length, i)))];
-        Task<bool>[] pushes = [.. all.Select((end, i) => Start(rig, end.Peer!, onLoop, () => Push(end.Peer!, length, i)))];
+        Task<bool>[] checks = [.. all.Select((end, i) => Start(rig, end.Pipe, onLoop,
+            () => i == 4 ? Leave(end.Pipe, length / 2) : Check(end.Pipe, length, i)))];
+        Task<bool>[] pushes = [.. all.Select((end, i) => Start(rig, end.Peer!, onLoop,
+            () => Push(end.Peer!, length, i)))];
         for (int i = 0; i < 4; i++)
         {
             Assert.True(Await(rig, pushes[i]));
@@ -196,7 +200,8 @@ public abstract class ConnectionPipeSuite(Transport transport) : TrafficSuite(tr
         using End end = Accept(rig, Narrow(rig), receiveBufferBytes: SmallBuffer);
         byte[] data = Pattern(1_000_000);
         using CancellationTokenSource source = new();
-        Task<FlushResult> flush = Start(rig, end.Pipe, onLoop: false, () => end.Pipe.Output.WriteAsync(data, source.Token));
+        Task<FlushResult> flush = Start(rig, end.Pipe, onLoop: false,
+            () => end.Pipe.Output.WriteAsync(data, source.Token));
         rig.Settle();
         Assert.False(flush.IsCompleted);
         if (byToken)
@@ -246,9 +251,11 @@ public abstract class ConnectionPipeSuite(Transport transport) : TrafficSuite(tr
         end.Raw.ShutdownSend();
         ReadResult last = Await(rig, atEnd);
         Assert.True(last is { IsCompleted: true, Buffer.IsEmpty: true });
-        rig.Until(() => ended.IsCancellationRequested && end.Pipe.InputEnded.IsCancellationRequested, "the token of the end");
+        rig.Until(() => ended.IsCancellationRequested && end.Pipe.InputEnded.IsCancellationRequested,
+            "the token of the end");
         At(rig, end.Pipe, onLoop, () => end.Pipe.Input.Complete());
-        rig.Until(() => end.Pipe.CloseReason.Cause is CloseCause.LocalClose or CloseCause.PeerClosed, "the connection to end");
+        rig.Until(() => end.Pipe.CloseReason.Cause is CloseCause.LocalClose or CloseCause.PeerClosed,
+            "the connection to end");
     });
 
     [Fact, Contract(11)]
@@ -260,7 +267,8 @@ public abstract class ConnectionPipeSuite(Transport transport) : TrafficSuite(tr
         rig.Until(() => end.Pipe.InputEnded.IsCancellationRequested, "the finish");
         ReadResult result = Await(rig, Start(rig, end.Pipe, onLoop: true, () => end.Pipe.Input.ReadAsync()));
         Assert.Equal((true, "all"), (result.IsCompleted, Encoding.ASCII.GetString(result.Buffer)));
-        Assert.False(Await(rig, Start(rig, end.Pipe, onLoop: false, () => end.Pipe.Output.WriteAsync(Bytes("answer")))).IsCompleted);
+        Assert.False(Await(rig, Start(rig, end.Pipe, onLoop: false, () => end.Pipe.Output.WriteAsync(Bytes("answer"))))
+            .IsCompleted);
         Assert.Equal("answer", end.Raw.ReadText(6));
         end.Pipe.Dispose();
         Assert.Empty(end.Raw.ReadToEnd());
@@ -275,7 +283,8 @@ public abstract class ConnectionPipeSuite(Transport transport) : TrafficSuite(tr
         At(rig, end.Pipe, onLoop: false, () => end.Pipe.Input.Complete());
         if (written < data.Length) end.Raw.Write(data[written..]);
         rig.Until(() => end.Pipe.BytesReceived == data.Length, "the peer to get rid of all");
-        Assert.False(Await(rig, Start(rig, end.Pipe, onLoop: false, () => end.Pipe.Output.WriteAsync(Bytes("still")))).IsCompleted);
+        Assert.False(Await(rig, Start(rig, end.Pipe, onLoop: false, () => end.Pipe.Output.WriteAsync(Bytes("still"))))
+            .IsCompleted);
         Assert.Equal("still", end.Raw.ReadText(5));
     });
 
@@ -303,8 +312,12 @@ public abstract class ConnectionPipeSuite(Transport transport) : TrafficSuite(tr
     public void After_a_reset_reads_return_buffered_data_then_throw_and_flushes_complete(bool onLoop) => Run(rig =>
     {
         if (!rig.HasResets) return;
-        using End end = Accept(rig, Narrow(rig), new ConnectionPipeOptions { ReadFailure = static reason => new EndOfStreamException($"it was {reason.Cause}") });
-        Task<FlushResult> flush = Start(rig, end.Pipe, onLoop, () => end.Pipe.Output.WriteAsync(Pattern(rig.IsVirtual ? 1_000_000 : 2_000_000)));
+        using End end = Accept(rig, Narrow(rig), new ConnectionPipeOptions
+        {
+            ReadFailure = static reason => new EndOfStreamException($"it was {reason.Cause}")
+        });
+        Task<FlushResult> flush = Start(rig, end.Pipe, onLoop,
+            () => end.Pipe.Output.WriteAsync(Pattern(rig.IsVirtual ? 1_000_000 : 2_000_000)));
         end.Raw.Write("before");
         rig.Until(() => end.Pipe.BytesReceived == 6, "the bytes");
         end.Raw.Reset();
@@ -312,33 +325,39 @@ public abstract class ConnectionPipeSuite(Transport transport) : TrafficSuite(tr
         Assert.Equal(Bytes("before"), Await(rig, Start(rig, end.Pipe, onLoop, () => ReadExactly(end.Pipe, 6))));
         for (int i = 0; i < 2; i++)
         {
-            EndOfStreamException e = Assert.Throws<EndOfStreamException>(() => Await(rig, Start(rig, end.Pipe, onLoop, () => end.Pipe.Input.ReadAsync())));
+            EndOfStreamException e = Assert.Throws<EndOfStreamException>(
+                () => Await(rig, Start(rig, end.Pipe, onLoop, () => end.Pipe.Input.ReadAsync())));
             // The kernel reports a reset once: if .NET's Socket reported it to the pending send, the concurrent receive
             // sees an end of stream without close_notify.
-            string[] causes = rig.Tls != TlsKind.None && rig.Engine.Kind == EngineKind.Portable ? ["it was PeerReset", "it was TlsTruncated"] : ["it was PeerReset"];
+            string[] causes = rig.Tls != TlsKind.None && rig.Engine.Kind == EngineKind.Portable
+                ? ["it was PeerReset", "it was TlsTruncated"]
+                : ["it was PeerReset"];
             Assert.Contains(e.Message, causes);
-            Assert.True(Await(rig, Start(rig, end.Pipe, onLoop, () => end.Pipe.Output.WriteAsync(Bytes("x")))).IsCompleted);
+            Assert.True(
+                Await(rig, Start(rig, end.Pipe, onLoop, () => end.Pipe.Output.WriteAsync(Bytes("x")))).IsCompleted);
         }
     });
 
     [Fact, Contract(12)]
     public void At_the_stop_of_the_server_the_handler_may_write_a_last_message_which_is_sent() => Run(rig =>
     {
-        Server server = rig.Keep(new Server(rig.Scheduled(new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }), ConnectionPipe.Serve(async (pipe, stop) =>
-        {
-            try
-            {
-                while (true)
+        Server server =
+            rig.Keep(new Server(rig.Scheduled(new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }),
+                ConnectionPipe.Serve(async (pipe, stop) =>
                 {
-                    ReadResult result = await pipe.Input.ReadAsync(stop).ConfigureAwait(false);
-                    pipe.Input.AdvanceTo(result.Buffer.End);
-                }
-            }
-            catch (OperationCanceledException)
-            {
-                pipe.Output.Write("goodbye"u8);
-            }
-        })));
+                    try
+                    {
+                        while (true)
+                        {
+                            ReadResult result = await pipe.Input.ReadAsync(stop).ConfigureAwait(false);
+                            pipe.Input.AdvanceTo(result.Buffer.End);
+                        }
+                    }
+                    catch (OperationCanceledException)
+                    {
+                        pipe.Output.Write("goodbye"u8);
+                    }
+                })));
         rig.Await(server.StartAsync());
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("hello");
@@ -393,14 +412,16 @@ public abstract class ConnectionPipeSuite(Transport transport) : TrafficSuite(tr
         end.Pipe.Output.Complete();
         Assert.Throws<InvalidOperationException>(() => input.TryRead(out _));
         Assert.Throws<InvalidOperationException>(() => end.Pipe.Output.GetSpan());
-        Assert.Throws<ArgumentException>(() => ConnectionPipe.Serve((_, _) => Task.CompletedTask, new ConnectionPipeOptions { HoldBytes = 1 }));
+        Assert.Throws<ArgumentException>(() => ConnectionPipe.Serve((_, _) => Task.CompletedTask,
+            new ConnectionPipeOptions { HoldBytes = 1 }));
     });
 
     // ------------------------------------------------------------------ what the tests stand on
 
     /// <summary>A pipe of a server, and the other end: a raw peer, or a pipe of a client. The handler leaves it to the
     /// test.</summary>
-    private sealed class End(ConnectionPipe pipe, Peer? raw, ConnectionPipe? peer, TaskCompletionSource over) : IDisposable
+    private sealed class End(ConnectionPipe pipe, Peer? raw, ConnectionPipe? peer, TaskCompletionSource over)
+        : IDisposable
     {
         public ConnectionPipe Pipe => pipe;
 
@@ -415,14 +436,18 @@ public abstract class ConnectionPipeSuite(Transport transport) : TrafficSuite(tr
         }
     }
 
-    private static End Accept(Rig rig, ServerOptions? options = null, ConnectionPipeOptions? pipe = null, bool dials = false, int receiveBufferBytes = 0)
+    private static End Accept(Rig rig, ServerOptions? options = null, ConnectionPipeOptions? pipe = null,
+        bool dials = false, int receiveBufferBytes = 0)
     {
         ConnectionPipe? made = null;
         TaskCompletionSource over = new();
-        Server server = rig.Keep(new Server(rig.Scheduled(options ?? new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }), ConnectionPipe.Serve(UntilOver, pipe)));
+        Server server = rig.Keep(
+            new Server(rig.Scheduled(options ?? new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }),
+                ConnectionPipe.Serve(UntilOver, pipe)));
         rig.Await(server.StartAsync());
         Peer? raw = dials ? null : rig.ConnectPeer(server.EndPoint!, receiveBufferBytes);
-        ConnectionPipe? peer = dials ? rig.Await(ConnectionPipe.ConnectAsync(rig.Scheduled(new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint }))) : null;
+        ConnectionPipe? peer = dials ? rig.Await(ConnectionPipe.ConnectAsync(
+            rig.Scheduled(new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint }))) : null;
         rig.Until(() => Volatile.Read(ref made) is not null, "the handler to start");
         return new End(made!, raw, peer, over);
 
@@ -433,9 +458,11 @@ public abstract class ConnectionPipeSuite(Transport transport) : TrafficSuite(tr
         }
     }
 
-    private static Task<T> Start<T>(Rig rig, ConnectionPipe pipe, bool onLoop, Func<ValueTask<T>> method) => Start(rig, pipe.Loop, onLoop, method);
+    private static Task<T> Start<T>(Rig rig, ConnectionPipe pipe, bool onLoop, Func<ValueTask<T>> method) =>
+        Start(rig, pipe.Loop, onLoop, method);
 
-    private static void At(Rig rig, ConnectionPipe pipe, bool onLoop, Action action) => At(rig, pipe.Loop, onLoop, action);
+    private static void At(Rig rig, ConnectionPipe pipe, bool onLoop, Action action) =>
+        At(rig, pipe.Loop, onLoop, action);
 
     private static async ValueTask<byte[]> ReadExactly(ConnectionPipe pipe, int length)
     {
@@ -488,14 +515,16 @@ public abstract class ConnectionPipeSuite(Transport transport) : TrafficSuite(tr
         for (int round = 0; ; round++)
         {
             ReadResult result = await pipe.Input.ReadAsync().ConfigureAwait(false);
-            ReadOnlySequence<byte> part = result.IsCompleted || round % 3 != 0 ? result.Buffer : result.Buffer.Slice(0, result.Buffer.Length / 2);
+            ReadOnlySequence<byte> part =
+                result.IsCompleted || round % 3 != 0 ? result.Buffer : result.Buffer.Slice(0, result.Buffer.Length / 2);
             foreach (ReadOnlyMemory<byte> memory in part)
             {
                 for (int i = 0; i < memory.Length;)
                 {
                     int at = (int)(done % table.Length);
                     int count = Math.Min(memory.Length - i, table.Length - at);
-                    Assert.True(memory.Span.Slice(i, count).SequenceEqual(table.AsSpan(at, count)), $"a byte is wrong after {done}");
+                    Assert.True(memory.Span.Slice(i, count).SequenceEqual(table.AsSpan(at, count)),
+                        $"a byte is wrong after {done}");
                     done += count;
                     i += count;
                 }

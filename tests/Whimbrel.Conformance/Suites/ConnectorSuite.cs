@@ -3,7 +3,8 @@ namespace Whimbrel.Conformance;
 /// <summary>A connector: many connections from one set of options, each with its own connect.</summary>
 public abstract class ConnectorSuite(Transport transport) : Suite(transport)
 {
-    private static Connector Make(Rig rig, System.Net.EndPoint endPoint) => new(rig.Scheduled(new ClientOptions { Engine = rig.Engine, EndPoint = endPoint }));
+    private static Connector Make(Rig rig, System.Net.EndPoint endPoint) =>
+        new(rig.Scheduled(new ClientOptions { Engine = rig.Engine, EndPoint = endPoint }));
 
     [Fact]
     public void Many_connections_live_side_by_side_and_all_end_with_the_connector() => Run(rig =>
@@ -13,7 +14,8 @@ public abstract class ConnectorSuite(Transport transport) : Suite(transport)
         Connector connector = Make(rig, server.EndPoint!);
         Assert.Equal(0, connector.SessionCount);
         RecordingSession[] sessions = [.. Enumerable.Range(0, many).Select(_ => new RecordingSession(rig))];
-        ValueTask<Session>[] dials = [.. sessions.Select((s, i) => connector.ConnectAsync(() => s, i % 2 == 0 ? null : rig.Engine.GetLoop(1)))];
+        ValueTask<Session>[] dials = [.. sessions.Select(
+            (s, i) => connector.ConnectAsync(() => s, i % 2 == 0 ? null : rig.Engine.GetLoop(1)))];
         for (int i = 0; i < many; i++)
         {
             Assert.Same(sessions[i], rig.Await(dials[i]));
@@ -30,7 +32,8 @@ public abstract class ConnectorSuite(Transport transport) : Suite(transport)
         rig.Await(connector.DisposeAsync());
         Assert.Equal(0, connector.SessionCount);
         Assert.All(sessions, static s => Assert.True(s.IsOver, s.Life));
-        Assert.Throws<ObjectDisposedException>(() => rig.Await(connector.ConnectAsync(() => new RecordingSession(rig))));
+        Assert.Throws<ObjectDisposedException>(
+            () => rig.Await(connector.ConnectAsync(() => new RecordingSession(rig))));
         rig.Await(connector.DisposeAsync());
     });
 
@@ -49,7 +52,8 @@ public abstract class ConnectorSuite(Transport transport) : Suite(transport)
         }
 
         Connector connector = Make(rig, server.EndPoint!);
-        Assert.Throws<FormatException>(() => rig.Await(connector.ConnectAsync(static () => throw new FormatException("odd"))));
+        Assert.Throws<FormatException>(
+            () => rig.Await(connector.ConnectAsync(static () => throw new FormatException("odd"))));
         Assert.Throws<InvalidOperationException>(() => rig.Await(connector.ConnectAsync(static () => null!)));
         RecordingSession good = new(rig);
         Assert.Same(good, rig.Await(connector.ConnectAsync(() => good)));
@@ -83,8 +87,10 @@ public abstract class ConnectorSuite(Transport transport) : Suite(transport)
     [Fact]
     public void Options_that_a_connector_cannot_have_are_refused() => Run(rig =>
     {
-        Connector policy = new(new ClientOptions { Engine = rig.Engine, EndPoint = rig.DeadAddress(), Reconnect = new ReconnectPolicy() });
-        Assert.Contains("Reconnect", Assert.Throws<ArgumentException>(() => rig.Await(policy.ConnectAsync(() => new RecordingSession(rig)))).Message, StringComparison.Ordinal);
+        Connector policy = new(
+            new ClientOptions { Engine = rig.Engine, EndPoint = rig.DeadAddress(), Reconnect = new ReconnectPolicy() });
+        Assert.Contains("Reconnect", Assert.Throws<ArgumentException>(
+            () => rig.Await(policy.ConnectAsync(() => new RecordingSession(rig)))).Message, StringComparison.Ordinal);
         Connector nowhere = new(new ClientOptions { Engine = rig.Engine });
         Assert.Throws<ArgumentException>(() => rig.Await(nowhere.ConnectAsync(() => new RecordingSession(rig))));
         rig.Await(policy.DisposeAsync());

@@ -61,7 +61,8 @@ public abstract class CounterSuite(Transport transport) : Suite(transport)
     [Fact]
     public void Pending_bytes_of_a_server_count_those_in_mailboxes() => Run(rig =>
     {
-        Assert.SkipWhen(rig.IsVirtual || rig.IsPool, "The memory engine has one thread, and callbacks on the pool have no loop: neither can block a loop.");
+        Assert.SkipWhen(rig.IsVirtual || rig.IsPool,
+            "The memory engine has one thread, and callbacks on the pool have no loop: neither can block a loop.");
         RecordingServer server = rig.Serve();
         Peer[] peers = [rig.ConnectPeer(server.EndPoint!), rig.ConnectPeer(server.EndPoint!)];
         RecordingSession[] sessions = [server.Connected(0), server.Connected(1)];
@@ -96,7 +97,8 @@ public abstract class CounterSuite(Transport transport) : Suite(transport)
     [Fact]
     public void The_slowest_sessions_are_those_with_the_most_pending() => Run(rig =>
     {
-        Assert.SkipWhen(rig.IsVirtual || rig.IsPool, "The memory engine has one thread, and callbacks on the pool have no loop: neither can block a loop.");
+        Assert.SkipWhen(rig.IsVirtual || rig.IsPool,
+            "The memory engine has one thread, and callbacks on the pool have no loop: neither can block a loop.");
         RecordingServer server = rig.Serve();
         Peer[] peers = new Peer[4];
         RecordingSession[] sessions = new RecordingSession[4];
@@ -125,7 +127,8 @@ public abstract class CounterSuite(Transport transport) : Suite(transport)
         Assert.Equal([3000, 2000, 1000], all.Select(static s => s.BytesPending));
         Assert.Equal(ofLoops, pending);
         for (int i = 0; i < 4; i++) peers[i].Read(sizes[i]);
-        rig.Until(() => server.FindSlowest(1).Count == 0 && rig.Engine.GetLoop(0).BytesPending + rig.Engine.GetLoop(1).BytesPending == 0, "nothing to be pending");
+        rig.Until(() => server.FindSlowest(1).Count == 0
+            && rig.Engine.GetLoop(0).BytesPending + rig.Engine.GetLoop(1).BytesPending == 0, "nothing to be pending");
         Assert.Throws<ArgumentOutOfRangeException>(() => server.FindSlowest(0));
         Assert.Throws<ArgumentOutOfRangeException>(() => server.FindSlowest(10_001));
     });
@@ -238,7 +241,8 @@ public abstract class CounterSuite(Transport transport) : Suite(transport)
         peer.ReadText(1);
         ServerCounters counters = server.ReadCounters();
         Assert.Null(counters.MessagesSent);
-        Assert.Equal((1, 1L, 2L, 2L), (counters.Sessions, counters.Accepted, counters.BytesReceived, counters.MessagesReceived));
+        Assert.Equal((1, 1L, 2L, 2L),
+            (counters.Sessions, counters.Accepted, counters.BytesReceived, counters.MessagesReceived));
     });
 
     [Fact, Contract(8)]
@@ -250,7 +254,14 @@ public abstract class CounterSuite(Transport transport) : Suite(transport)
             {
                 for (int i = 0; i < 9; i++) results.Add(x.Send(new byte[1000]));
             },
-            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), CountSends = true, SendLimitBytes = 8000, SlowConsumer = SlowConsumer.DropNewest });
+            new ServerOptions
+            {
+                Engine = rig.Engine,
+                EndPoint = rig.NewAddress(),
+                CountSends = true,
+                SendLimitBytes = 8000,
+                SlowConsumer = SlowConsumer.DropNewest
+            });
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
         peer.Read(8000);
@@ -289,9 +300,11 @@ public abstract class CounterSuite(Transport transport) : Suite(transport)
     [Fact]
     public void Bytes_in_either_direction_keep_a_connection() => Run(rig =>
     {
-        RecordingServer server = rig.Serve(null, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), IdleTimeout = s_idle });
+        RecordingServer server = rig.Serve(null,
+            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), IdleTimeout = s_idle });
         // If the machine was suspended for the limit, the server is right to close them: try again with others.
-        for (int i = 0; !TryKeep(rig, server, first: 2 * i); i++) Assert.True(i < 100, "the machine stands still again and again");
+        for (int i = 0; !TryKeep(rig, server, first: 2 * i); i++)
+            Assert.True(i < 100, "the machine stands still again and again");
     });
 
     /// <summary>Returns false if nothing ran for so long that the limit passed, although the next byte was due long
@@ -310,7 +323,8 @@ public abstract class CounterSuite(Transport transport) : Suite(transport)
             long nowMs = rig.Engine.NowMs;
             sends.Send("x"u8);
             talks.Write("y");
-            rig.Until(() => (sends.BytesSent >= i && receives.ReceivedCount >= i) || !sends.IsConnected || !receives.IsConnected, $"{i} bytes in both directions");
+            rig.Until(() => (sends.BytesSent >= i && receives.ReceivedCount >= i) || !sends.IsConnected
+                || !receives.IsConnected, $"{i} bytes in both directions");
             if (rig.Engine.NowMs - saidMs >= s_idle.TotalMilliseconds)
             {
                 listens.Close();
@@ -340,7 +354,12 @@ public abstract class CounterSuite(Transport transport) : Suite(transport)
         RecordingSession session = off.Connected();
         RecordingServer on = rig.Serve(
             static s => s.AtReceived = static (x, _) => x.Close(),
-            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), IdleTimeout = TimeSpan.FromMilliseconds(100) });
+            new ServerOptions
+            {
+                Engine = rig.Engine,
+                EndPoint = rig.NewAddress(),
+                IdleTimeout = TimeSpan.FromMilliseconds(100)
+            });
         Peer closed = rig.ConnectPeer(on.EndPoint!);
         closed.Write("x");
         Assert.Empty(closed.ReadToEnd());
@@ -359,7 +378,12 @@ public abstract class CounterSuite(Transport transport) : Suite(transport)
     public void Client_connections_have_their_own_idle_limit() => Run(rig =>
     {
         RecordingServer server = rig.Serve();
-        RecordingSession session = rig.Connect(rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint, IdleTimeout = TimeSpan.FromMilliseconds(100) }));
+        RecordingSession session = rig.Connect(rig.MakeClient(new ClientOptions
+        {
+            Engine = rig.Engine,
+            EndPoint = server.EndPoint,
+            IdleTimeout = TimeSpan.FromMilliseconds(100)
+        }));
         Assert.Equal(CloseCause.IdleTimeout, session.End());
         Assert.Equal(CloseCause.PeerClosed, server.Session().End());
     });
@@ -368,7 +392,8 @@ public abstract class CounterSuite(Transport transport) : Suite(transport)
     public void A_recycled_connection_starts_its_idle_time_again() => Run(
         rig =>
         {
-            RecordingServer server = rig.Serve(null, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), IdleTimeout = s_idle });
+            RecordingServer server = rig.Serve(null,
+                new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), IdleTimeout = s_idle });
             Peer first = rig.ConnectPeer(server.EndPoint!);
             server.Connected();
             rig.Pass(s_idle * 0.9);

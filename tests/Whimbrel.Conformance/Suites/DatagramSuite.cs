@@ -8,11 +8,14 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
 {
     // ------------------------------------------------------------------ tools
 
-    private static DatagramSocket Open(Rig rig, out RecordingHandler handler, Action<RecordingHandler>? setUp = null, DatagramOptions? options = null)
+    private static DatagramSocket Open(Rig rig, out RecordingHandler handler, Action<RecordingHandler>? setUp = null,
+        DatagramOptions? options = null)
     {
         RecordingHandler made = new();
         setUp?.Invoke(made);
-        DatagramSocket socket = new(options ?? new DatagramOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), ReceiveBufferBytes = 4 << 20 }, () => made);
+        DatagramSocket socket = new(options
+            ?? new DatagramOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), ReceiveBufferBytes = 4 << 20 },
+            () => made);
         rig.Await(socket.StartAsync(), "the datagram socket to start");
         handler = made;
         return socket;
@@ -26,7 +29,8 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     }
 
     /// <summary>Needs recvmmsg and sendmmsg on UDP.</summary>
-    private static void SkipUnlessLinuxUdp(Rig rig, string reason) => Assert.SkipWhen(rig.IsUnix || rig.IsVirtual || rig.Engine.Kind == EngineKind.Portable, reason);
+    private static void SkipUnlessLinuxUdp(Rig rig, string reason) =>
+        Assert.SkipWhen(rig.IsUnix || rig.IsVirtual || rig.Engine.Kind == EngineKind.Portable, reason);
 
     private static int NumberIn(byte[] data) => BitConverter.ToInt32(data);
 
@@ -115,22 +119,29 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     [Theory]
     [InlineData(true)]
     [InlineData(false)]
-    public void A_datagram_longer_than_the_limit_is_reported_with_its_true_length_and_the_next_is_whole(bool coalescing) => Run(rig =>
-    {
-        DatagramOptions options = new() { Engine = rig.Engine, EndPoint = rig.NewAddress(), ReceiveLimitBytes = 100, Coalescing = coalescing };
-        DatagramSocket socket = Open(rig, out RecordingHandler handler, options: options);
-        using RawDatagrams peer = new(rig);
-        peer.Send(Pattern(100), socket.EndPoint!);
-        peer.Send(Pattern(101), socket.EndPoint!);
-        peer.Send(Pattern(60_000), socket.EndPoint!);
-        peer.Send(Bytes("after"), socket.EndPoint!);
-        rig.Until(() => handler.Count == 2, "the whole ones to arrive");
-        Assert.Equal(["started", "truncated 100 of 101", "truncated 100 of 60000"], handler.Events);
-        Assert.Equal(100, handler.Datagrams[0].Length);
-        Assert.Equal("after", Text(handler.Datagrams[1]));
-        Assert.Equal(2, socket.ReadCounters().Truncated);
-        Close(rig, socket, handler);
-    });
+    public void A_datagram_longer_than_the_limit_is_reported_with_its_true_length_and_the_next_is_whole(
+        bool coalescing) => Run(rig =>
+        {
+            DatagramOptions options = new()
+            {
+                Engine = rig.Engine,
+                EndPoint = rig.NewAddress(),
+                ReceiveLimitBytes = 100,
+                Coalescing = coalescing
+            };
+            DatagramSocket socket = Open(rig, out RecordingHandler handler, options: options);
+            using RawDatagrams peer = new(rig);
+            peer.Send(Pattern(100), socket.EndPoint!);
+            peer.Send(Pattern(101), socket.EndPoint!);
+            peer.Send(Pattern(60_000), socket.EndPoint!);
+            peer.Send(Bytes("after"), socket.EndPoint!);
+            rig.Until(() => handler.Count == 2, "the whole ones to arrive");
+            Assert.Equal(["started", "truncated 100 of 101", "truncated 100 of 60000"], handler.Events);
+            Assert.Equal(100, handler.Datagrams[0].Length);
+            Assert.Equal("after", Text(handler.Datagrams[1]));
+            Assert.Equal(2, socket.ReadCounters().Truncated);
+            Close(rig, socket, handler);
+        });
 
     [Fact]
     public void Queued_datagrams_of_any_size_are_sent_in_order_and_separately() => Run(rig =>
@@ -140,7 +151,8 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
         using RawDatagrams other = new(rig);
         // Runs of one size, shorter ones in between, empty ones, two peers: joinable and not joinable datagrams.
         List<int> sizes = [];
-        for (int i = 0; i < 400; i++) sizes.Add((i / 20 % 4) switch { 0 => 32, 1 => i % 7 == 0 ? 0 : 500, 2 => 1_200, _ => (i * 37) % 3_000 });
+        for (int i = 0; i < 400; i++)
+            sizes.Add((i / 20 % 4) switch { 0 => 32, 1 => i % 7 == 0 ? 0 : 500, 2 => 1_200, _ => (i * 37) % 3_000 });
         List<byte[]> expected = [];
         List<byte[]> expectedOther = [];
         int next = 0;
@@ -159,7 +171,8 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
                     Assert.Equal(SendResult.Queued, handler.Send(data, toOther ? other.Peer : peer.Peer));
                 }
             });
-            for (; next < until; next++) Assert.Equal(Pattern(sizes[next], next), (next % 11 == 10 ? other : peer).Receive());
+            for (; next < until; next++)
+                Assert.Equal(Pattern(sizes[next], next), (next % 11 == 10 ? other : peer).Receive());
         }
 
         Assert.Equal(400, expected.Count + expectedOther.Count);
@@ -231,7 +244,8 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
         DatagramSocket socket = Open(rig, out RecordingHandler handler);
         using RawDatagrams a = new(rig);
         using RawDatagrams b = new(rig);
-        Assert.Equal(3, socket.SendMany([new(Bytes("one"), a.Peer), new(Bytes("two"), b.Peer), new(Bytes("three"), a.Peer)]));
+        Assert.Equal(3,
+            socket.SendMany([new(Bytes("one"), a.Peer), new(Bytes("two"), b.Peer), new(Bytes("three"), a.Peer)]));
         Assert.Equal("one", Text(a.Receive()));
         Assert.Equal("three", Text(a.Receive()));
         Assert.Equal("two", Text(b.Receive()));
@@ -250,12 +264,14 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
         rig.Until(() => handler.Failed.Count == 10, "the failures");
         rig.OnLoop(handler.Loop, () =>
         {
-            for (int i = 0; i < 50; i++) Assert.Equal(SendResult.Queued, handler.Send(Pattern(1_200, i), new DatagramPeer(receiver.EndPoint!)));
+            for (int i = 0; i < 50; i++)
+                Assert.Equal(SendResult.Queued, handler.Send(Pattern(1_200, i), new DatagramPeer(receiver.EndPoint!)));
         });
         rig.Until(() => received.Count == 50, "the run");
         for (int i = 0; i < 50; i++) Assert.Equal(Pattern(1_200, i), received.Datagrams[i]);
         UntilSent(rig, socket, 50);
-        Assert.Equal((50, 1, 10), (socket.ReadCounters().DatagramsSent, socket.ReadCounters().SendCalls, socket.ReadCounters().Failed));
+        Assert.Equal((50, 1, 10),
+            (socket.ReadCounters().DatagramsSent, socket.ReadCounters().SendCalls, socket.ReadCounters().Failed));
         Assert.Equal(1, receiver.ReadCounters().ReceiveCalls);
         Close(rig, socket, handler);
         Close(rig, receiver, received);
@@ -264,36 +280,37 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     [Theory]
     [InlineData(true)]
     [InlineData(false)]
-    public void Joined_datagrams_are_delivered_in_one_call_or_one_by_one_and_echoed_unchanged(bool takesRuns) => Run(rig =>
-    {
-        SkipUnlessLinuxUdp(rig, "Only UDP on epoll and io_uring joins datagrams.");
-        DatagramSocket echo = Open(rig, out RecordingHandler echoes);
-        echoes.Echoes = true;
-        echoes.TakesRuns = takesRuns;
-        DatagramSocket socket = Open(rig, out RecordingHandler handler);
-        // A run of 20 with a shorter one at its end, more long ones than fit into one segmented message, and single
-        // ones in between.
-        byte[] run = Pattern((19 * 700) + 5, 1);
-        byte[] large = Pattern(3 * 30_000, 2);
-        rig.OnLoop(handler.Loop, () =>
+    public void Joined_datagrams_are_delivered_in_one_call_or_one_by_one_and_echoed_unchanged(bool takesRuns) =>
+        Run(rig =>
         {
-            DatagramPeer peer = new(echo.EndPoint!);
-            Assert.Equal(SendResult.Queued, handler.Send(Pattern(11, 3), peer));
-            Assert.Equal(SendResult.Queued, handler.SendRun(run, 700, peer));
-            Assert.Equal(SendResult.Queued, handler.Send(Pattern(12, 4), peer));
-            Assert.Equal(SendResult.Queued, handler.SendRun(large, 30_000, peer));
+            SkipUnlessLinuxUdp(rig, "Only UDP on epoll and io_uring joins datagrams.");
+            DatagramSocket echo = Open(rig, out RecordingHandler echoes);
+            echoes.Echoes = true;
+            echoes.TakesRuns = takesRuns;
+            DatagramSocket socket = Open(rig, out RecordingHandler handler);
+            // A run of 20 with a shorter one at its end, more long ones than fit into one segmented message, and single
+            // ones in between.
+            byte[] run = Pattern((19 * 700) + 5, 1);
+            byte[] large = Pattern(3 * 30_000, 2);
+            rig.OnLoop(handler.Loop, () =>
+            {
+                DatagramPeer peer = new(echo.EndPoint!);
+                Assert.Equal(SendResult.Queued, handler.Send(Pattern(11, 3), peer));
+                Assert.Equal(SendResult.Queued, handler.SendRun(run, 700, peer));
+                Assert.Equal(SendResult.Queued, handler.Send(Pattern(12, 4), peer));
+                Assert.Equal(SendResult.Queued, handler.SendRun(large, 30_000, peer));
+            });
+            rig.Until(() => handler.Count == 25, "all to come back");
+            byte[][] sent = [Pattern(11, 3), .. run.Chunk(700), Pattern(12, 4), .. large.Chunk(30_000)];
+            Assert.Equal(sent, handler.Datagrams);
+            Assert.Equal(sent, echoes.Datagrams);
+            Assert.InRange(echoes.InRuns, takesRuns ? 20 : 0, takesRuns ? 25 : 0);
+            UntilSent(rig, echo, 25);
+            Assert.Equal((25, 25), (echo.ReadCounters().DatagramsReceived, echo.ReadCounters().DatagramsSent));
+            Assert.Equal(sent.Sum(static d => d.Length), echo.ReadCounters().BytesReceived);
+            Close(rig, socket, handler);
+            Close(rig, echo, echoes);
         });
-        rig.Until(() => handler.Count == 25, "all to come back");
-        byte[][] sent = [Pattern(11, 3), .. run.Chunk(700), Pattern(12, 4), .. large.Chunk(30_000)];
-        Assert.Equal(sent, handler.Datagrams);
-        Assert.Equal(sent, echoes.Datagrams);
-        Assert.InRange(echoes.InRuns, takesRuns ? 20 : 0, takesRuns ? 25 : 0);
-        UntilSent(rig, echo, 25);
-        Assert.Equal((25, 25), (echo.ReadCounters().DatagramsReceived, echo.ReadCounters().DatagramsSent));
-        Assert.Equal(sent.Sum(static d => d.Length), echo.ReadCounters().BytesReceived);
-        Close(rig, socket, handler);
-        Close(rig, echo, echoes);
-    });
 
     [Fact]
     public void An_exception_of_a_handler_at_joined_datagrams_costs_that_call_only() => Run(rig =>
@@ -331,7 +348,8 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
             if (me.Datagrams.Count == 8) me.PauseReceiving();
         };
         DatagramSocket socket = Open(rig, out RecordingHandler handler);
-        rig.OnLoop(handler.Loop, () => Assert.Equal(SendResult.Queued, handler.SendRun(Pattern(2_000, 0), 100, new DatagramPeer(receiver.EndPoint!))));
+        rig.OnLoop(handler.Loop, () => Assert.Equal(SendResult.Queued,
+            handler.SendRun(Pattern(2_000, 0), 100, new DatagramPeer(receiver.EndPoint!))));
         rig.Until(() => received.Count == 8, "the first eight");
         rig.Settle();
         Assert.Equal(8, received.Count);
@@ -346,7 +364,12 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     public void Datagrams_dropped_for_lack_of_receive_buffer_are_counted() => Run(rig =>
     {
         Assert.SkipWhen(rig.IsUnix || rig.IsVirtual || !OperatingSystem.IsLinux(), "Only UDP on Linux reports it.");
-        DatagramSocket socket = Open(rig, out RecordingHandler handler, options: new DatagramOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), ReceiveBufferBytes = 16 * 1024 });
+        DatagramSocket socket = Open(rig, out RecordingHandler handler, options: new DatagramOptions
+        {
+            Engine = rig.Engine,
+            EndPoint = rig.NewAddress(),
+            ReceiveBufferBytes = 16 * 1024
+        });
         using RawDatagrams peer = new(rig);
         // Twice, because the kernel reports a running total.
         for (int round = 1; round <= 2; round++)
@@ -379,7 +402,8 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
         Assert.SkipWhen(rig.IsUnix, "The sender of a Unix datagram cannot forge its address.");
         DatagramSocket socket = Open(rig, out RecordingHandler handler, static h => h.Echoes = true);
         using RawDatagrams peer = new(rig);
-        for (int i = 0; i < 10; i++) Assert.Equal(SendResult.Queued, socket.Send(Bytes("answer"), new DatagramPeer(IPAddress.Loopback, 0)));
+        for (int i = 0; i < 10; i++)
+            Assert.Equal(SendResult.Queued, socket.Send(Bytes("answer"), new DatagramPeer(IPAddress.Loopback, 0)));
         peer.Send(Bytes("real"), socket.EndPoint!);
         Assert.Equal("real", Text(peer.Receive()));
         rig.Until(() => handler.Failed.Count == 10, "the failures");
@@ -398,7 +422,8 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
             if (Text(data) == "bad") throw new InvalidOperationException("no luck");
         });
         using RawDatagrams peer = new(rig);
-        foreach (string text in (ReadOnlySpan<string>)["good", "bad", "bad", "fine"]) peer.Send(Bytes(text), socket.EndPoint!);
+        foreach (string text in (ReadOnlySpan<string>)["good", "bad", "bad", "fine"])
+            peer.Send(Bytes(text), socket.EndPoint!);
         rig.Until(() => handler.All.Count == 4, "all to be received");
         Assert.Equal(["started", "error no luck", "error no luck"], handler.Events);
         Assert.Equal(2, socket.ReadCounters().HandlerErrors);
@@ -410,8 +435,10 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     {
         DatagramSocket socket = Open(rig, out RecordingHandler handler);
         using RawDatagrams peer = new(rig);
-        DatagramPeer nowhere = rig.IsUnix ? new DatagramPeer(rig.NewAddress()) : new DatagramPeer(IPAddress.Loopback, 0);
-        DatagramPeer foreign = rig.IsUnix ? new DatagramPeer(IPAddress.Loopback, 9) : new DatagramPeer(IPAddress.IPv6Loopback, 9);
+        DatagramPeer nowhere =
+            rig.IsUnix ? new DatagramPeer(rig.NewAddress()) : new DatagramPeer(IPAddress.Loopback, 0);
+        DatagramPeer foreign =
+            rig.IsUnix ? new DatagramPeer(IPAddress.Loopback, 9) : new DatagramPeer(IPAddress.IPv6Loopback, 9);
         rig.OnLoop(handler.Loop, () =>
         {
             Assert.Equal(SendResult.Queued, handler.Send(Bytes("one"), peer.Peer));
@@ -443,7 +470,8 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
         peer.Dispose();
         Assert.Equal(SendResult.Queued, socket.Send(Bytes("anybody")));
         rig.Until(() => handler.PeerErrors.Count > 0, "the report of the refusal");
-        Assert.Equal((new DatagramPeer(address), ErrorCategory.Refused), (handler.PeerErrors[0].Peer, handler.PeerErrors[0].Error.Category));
+        Assert.Equal((new DatagramPeer(address), ErrorCategory.Refused),
+            (handler.PeerErrors[0].Peer, handler.PeerErrors[0].Error.Category));
         using RawDatagrams again = new(rig, address);
         rig.Until(
             () =>
@@ -509,24 +537,33 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     [Fact]
     public void At_the_limit_the_oldest_are_dropped_if_the_policy_says_so() => Run(rig =>
     {
-        DatagramOptions options = new() { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitDatagrams = 8, Overflow = DatagramOverflow.DropOldest };
+        DatagramOptions options = new()
+        {
+            Engine = rig.Engine,
+            EndPoint = rig.NewAddress(),
+            SendLimitDatagrams = 8,
+            Overflow = DatagramOverflow.DropOldest
+        };
         DatagramSocket socket = Open(rig, out RecordingHandler handler, options: options);
         using RawDatagrams peer = new(rig);
         rig.OnLoop(handler.Loop, () =>
         {
-            for (int i = 0; i < 20; i++) Assert.Equal(SendResult.Queued, handler.Send(BitConverter.GetBytes(i), peer.Peer));
+            for (int i = 0; i < 20; i++)
+                Assert.Equal(SendResult.Queued, handler.Send(BitConverter.GetBytes(i), peer.Peer));
             Assert.Equal(8, handler.PendingDatagrams);
         });
         for (int i = 12; i < 20; i++) Assert.Equal(i, NumberIn(peer.Receive()));
         UntilSent(rig, socket, 8);
-        Assert.Equal((8, 12, 0), (socket.ReadCounters().DatagramsSent, socket.ReadCounters().Displaced, socket.ReadCounters().Refused));
+        Assert.Equal((8, 12, 0),
+            (socket.ReadCounters().DatagramsSent, socket.ReadCounters().Displaced, socket.ReadCounters().Refused));
         Close(rig, socket, handler);
     });
 
     [Fact]
     public void The_limit_of_bytes_is_exact() => Run(rig =>
     {
-        DatagramOptions options = new() { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitBytes = 64 * 1024 };
+        DatagramOptions options =
+            new() { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitBytes = 64 * 1024 };
         DatagramSocket socket = Open(rig, out RecordingHandler handler, options: options);
         using RawDatagrams peer = new(rig);
         rig.OnLoop(handler.Loop, () =>
@@ -551,8 +588,10 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
         List<ValueTask<SendResult>> waits = [];
         rig.OnLoop(handler.Loop, () =>
         {
-            for (int i = 0; i < 2; i++) Assert.Equal(SendResult.Queued, handler.Send(BitConverter.GetBytes(i), peer.Peer));
-            for (int i = 2; i < 6; i++) waits.Add(handler.SendAsync(BitConverter.GetBytes(i), peer.Peer, i == 3 ? cancel.Token : default));
+            for (int i = 0; i < 2; i++)
+                Assert.Equal(SendResult.Queued, handler.Send(BitConverter.GetBytes(i), peer.Peer));
+            for (int i = 2; i < 6; i++)
+                waits.Add(handler.SendAsync(BitConverter.GetBytes(i), peer.Peer, i == 3 ? cancel.Token : default));
             Assert.All(waits, static w => Assert.False(w.IsCompleted));
             // The waiting sender was first.
             Assert.Equal(SendResult.Full, handler.Send(BitConverter.GetBytes(99), peer.Peer));
@@ -565,7 +604,8 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
         if (!rest.Contains(3)) Assert.Throws<OperationCanceledException>(() => waits[1].GetAwaiter().GetResult());
         rest.Remove(3);
         Assert.Equal([2, 4, 5], rest);
-        foreach (int i in (ReadOnlySpan<int>)[0, 2, 3]) Assert.Equal(SendResult.Queued, waits[i].GetAwaiter().GetResult());
+        foreach (int i in (ReadOnlySpan<int>)[0, 2, 3])
+            Assert.Equal(SendResult.Queued, waits[i].GetAwaiter().GetResult());
         Close(rig, socket, handler);
     });
 
@@ -574,7 +614,8 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     {
         DatagramSocket socket = Open(rig, out RecordingHandler handler);
         DatagramPeer self = new(socket.EndPoint!);
-        Assert.Throws<ArgumentOutOfRangeException>(() => socket.Send(new byte[DatagramOptions.MaxDatagramBytes + 1], self));
+        Assert.Throws<ArgumentOutOfRangeException>(
+            () => socket.Send(new byte[DatagramOptions.MaxDatagramBytes + 1], self));
         Assert.Throws<ArgumentException>(() => socket.Send(new byte[1], default));
         Assert.Throws<InvalidOperationException>(() => socket.Send(new byte[1]));
         Assert.Throws<ArgumentOutOfRangeException>(() => socket.SendRun(new byte[10], 0, self));
@@ -597,7 +638,8 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
             int me = thread;
             rig.Elsewhere(() =>
             {
-                for (int i = 0; i < each; i++) Assert.Equal(SendResult.Queued, socket.Send(BitConverter.GetBytes((me * 1_000) + i), target));
+                for (int i = 0; i < each; i++)
+                    Assert.Equal(SendResult.Queued, socket.Send(BitConverter.GetBytes((me * 1_000) + i), target));
             });
         }
 
@@ -606,7 +648,8 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
         for (int thread = 0; thread < threads; thread++)
         {
             int me = thread;
-            Assert.Equal(Enumerable.Range(0, each), received.Datagrams.Select(NumberIn).Where(n => n / 1_000 == me).Select(static n => n % 1_000));
+            Assert.Equal(Enumerable.Range(0, each),
+                received.Datagrams.Select(NumberIn).Where(n => n / 1_000 == me).Select(static n => n % 1_000));
         }
 
         // The last datagram may arrive before its sender is informed that it was sent.
@@ -620,7 +663,8 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     {
         const int count = 300;
         DatagramSocket receiver = Open(rig, out RecordingHandler received);
-        DatagramSocket socket = new(new DatagramOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitDatagrams = 8 });
+        DatagramSocket socket =
+            new(new DatagramOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitDatagrams = 8 });
         rig.Await(socket.StartAsync());
         DatagramPeer target = new(receiver.EndPoint!);
         List<SendResult> others = [];
@@ -653,7 +697,8 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
         DatagramPeer target = new(receiver.EndPoint!);
         rig.Elsewhere(() =>
         {
-            foreach (string text in (string[])["", "one", ""]) Assert.Equal(SendResult.Queued, socket.Send(Bytes(text), target));
+            foreach (string text in (string[])["", "one", ""])
+                Assert.Equal(SendResult.Queued, socket.Send(Bytes(text), target));
         });
         rig.Join();
         rig.Until(() => received.Count == 3, "all to arrive");
@@ -687,7 +732,8 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
         for (int i = 0; i < 6; i++) results.Add(socket.Send(BitConverter.GetBytes(i), peer.Peer));
         Assert.Equal(4, socket.PendingDatagrams);
         go.Set();
-        Assert.Equal([SendResult.Queued, SendResult.Queued, SendResult.Queued, SendResult.Queued, SendResult.Full, SendResult.Full], results);
+        Assert.Equal([SendResult.Queued, SendResult.Queued, SendResult.Queued, SendResult.Queued, SendResult.Full,
+            SendResult.Full], results);
         for (int i = 0; i < 4; i++) Assert.Equal(i, NumberIn(peer.Receive()));
         Assert.Equal(2, socket.ReadCounters().Refused);
         Close(rig, socket, handler);
@@ -698,8 +744,14 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     {
         const int threads = 3;
         const int each = 200;
-        DatagramSocket receiver = Open(rig, out RecordingHandler received, options: new DatagramOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), ReceiveBufferBytes = 4 << 20 });
-        DatagramSocket socket = Open(rig, out RecordingHandler handler, options: new DatagramOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitDatagrams = 16 });
+        DatagramSocket receiver = Open(rig, out RecordingHandler received, options: new DatagramOptions
+        {
+            Engine = rig.Engine,
+            EndPoint = rig.NewAddress(),
+            ReceiveBufferBytes = 4 << 20
+        });
+        DatagramSocket socket = Open(rig, out RecordingHandler handler,
+            options: new DatagramOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitDatagrams = 16 });
         DatagramPeer target = new(receiver.EndPoint!);
         long taken = 0;
         long refused = 0;
@@ -713,7 +765,8 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
                 {
                     if (i % 5 == 4)
                     {
-                        ValueTask<SendResult> wait = socket.SendAsync(Pattern(20), target, i % 10 == 9 ? cancel.Token : default);
+                        ValueTask<SendResult> wait = socket.SendAsync(Pattern(20), target,
+                            i % 10 == 9 ? cancel.Token : default);
                         lock (waits) waits.Add(wait);
                     }
                     else if (socket.Send(Pattern(30), target) == SendResult.Queued) Interlocked.Increment(ref taken);
@@ -776,7 +829,8 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     public void Timers_of_a_handler_fire_on_its_loop_and_end_with_its_socket() => Run(rig =>
     {
         LoopTimer? timer = null;
-        DatagramSocket socket = Open(rig, out RecordingHandler handler, h => h.Started = me => timer = me.Start(TimeSpan.FromMilliseconds(5), TimeSpan.FromMilliseconds(5)));
+        DatagramSocket socket = Open(rig, out RecordingHandler handler,
+            h => h.Started = me => timer = me.Start(TimeSpan.FromMilliseconds(5), TimeSpan.FromMilliseconds(5)));
         rig.Until(() => handler.Events.Count(static e => e == "timer") >= 3, "the timer to fire three times");
         Close(rig, socket, handler);
         Assert.False(timer!.IsActive);
@@ -789,12 +843,15 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     {
         Assert.SkipWhen(isWildcard && (rig.IsUnix || rig.IsVirtual), "The memory engine has no wildcard address.");
         EndPoint at = isWildcard ? new IPEndPoint(IPAddress.Any, 0) : rig.NewAddress();
-        DatagramSocket socket = Open(rig, out RecordingHandler handler, options: new DatagramOptions { Engine = rig.Engine, EndPoint = at });
+        DatagramSocket socket = Open(rig, out RecordingHandler handler,
+            options: new DatagramOptions { Engine = rig.Engine, EndPoint = at });
         handler.Received = static (me, data, from) =>
         {
             if (!me.IsOwn(from)) me.Send(data, from);
         };
-        DatagramPeer own = rig.IsUnix || !isWildcard ? new DatagramPeer(socket.EndPoint!) : new DatagramPeer(IPAddress.Loopback, ((IPEndPoint)socket.EndPoint!).Port);
+        DatagramPeer own = rig.IsUnix || !isWildcard
+            ? new DatagramPeer(socket.EndPoint!)
+            : new DatagramPeer(IPAddress.Loopback, ((IPEndPoint)socket.EndPoint!).Port);
         using RawDatagrams peer = new(rig);
         rig.OnLoop(handler.Loop, () =>
         {
@@ -848,7 +905,8 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
             Assert.Equal(SendResult.Queued, handler.Send(Bytes("last"), peer.Peer));
             // Through the mailbox: the timer is started afterwards, while the socket drains.
             stop = socket.StopAsync();
-            handler.Loop.PostControl((_, _, _, _) => timers.Add(handler.Start(TimeSpan.FromHours(1), TimeSpan.FromHours(1))));
+            handler.Loop.PostControl(
+                (_, _, _, _) => timers.Add(handler.Start(TimeSpan.FromHours(1), TimeSpan.FromHours(1))));
         });
         rig.Await(stop, "the stop to end");
         rig.Until(() => timers.Count == 1, "the posted action");
@@ -871,7 +929,8 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
         int count = Burst(rig);
         rig.OnLoop(handler.Loop, () =>
         {
-            for (int i = 0; i < count; i++) Assert.Equal(SendResult.Queued, handler.Send(BitConverter.GetBytes(i), peer.Peer));
+            for (int i = 0; i < count; i++)
+                Assert.Equal(SendResult.Queued, handler.Send(BitConverter.GetBytes(i), peer.Peer));
             stop = socket.StopAsync();
         });
         for (int i = 0; i < count; i++) Assert.Equal(i, NumberIn(peer.Receive()));
@@ -934,14 +993,18 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     public void A_start_that_fails_leaves_nothing_open() => Run(rig =>
     {
         DatagramSocket first = Open(rig, out RecordingHandler handler);
-        DatagramSocket second = new(new DatagramOptions { Engine = rig.Engine, EndPoint = first.EndPoint }, static () => new RecordingHandler());
+        DatagramSocket second = new(new DatagramOptions { Engine = rig.Engine, EndPoint = first.EndPoint },
+            static () => new RecordingHandler());
         NetworkException taken = Assert.Throws<NetworkException>(() => rig.Await(second.StartAsync()));
         Assert.Equal(ErrorCategory.Bind, taken.Error.Category);
-        DatagramSocket third = new(new DatagramOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }, static () => throw new InvalidOperationException("no handler today"));
-        Assert.Equal("no handler today", Assert.Throws<InvalidOperationException>(() => rig.Await(third.StartAsync())).Message);
+        DatagramSocket third = new(new DatagramOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() },
+            static () => throw new InvalidOperationException("no handler today"));
+        Assert.Equal("no handler today",
+            Assert.Throws<InvalidOperationException>(() => rig.Await(third.StartAsync())).Message);
         Close(rig, first, handler);
         // The address is free again.
-        DatagramSocket fourth = Open(rig, out RecordingHandler last, options: new DatagramOptions { Engine = rig.Engine, EndPoint = first.EndPoint });
+        DatagramSocket fourth = Open(rig, out RecordingHandler last,
+            options: new DatagramOptions { Engine = rig.Engine, EndPoint = first.EndPoint });
         Close(rig, fourth, last);
     });
 
@@ -959,10 +1022,19 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     public void All_mistakes_in_the_options_are_reported_together() => Run(rig =>
     {
         DatagramSocket socket = new(
-            new DatagramOptions { Engine = rig.Engine, SendLimitBytes = 1, ReceiveLimitBytes = 0, MulticastHops = 300, Groups = [new MulticastGroup(IPAddress.Loopback)] },
+            new DatagramOptions
+            {
+                Engine = rig.Engine,
+                SendLimitBytes = 1,
+                ReceiveLimitBytes = 0,
+                MulticastHops = 300,
+                Groups = [new MulticastGroup(IPAddress.Loopback)]
+            },
             static () => new RecordingHandler());
         string message = Assert.Throws<ArgumentException>(() => rig.Await(socket.StartAsync())).Message;
-        foreach (string part in (ReadOnlySpan<string>)["SendLimitBytes = 1", "ReceiveLimitBytes = 0", "MulticastHops = 300", "EndPoint is missing", "127.0.0.1 is no multicast group"]) Assert.Contains(part, message, StringComparison.Ordinal);
+        foreach (string part in (ReadOnlySpan<string>)["SendLimitBytes = 1", "ReceiveLimitBytes = 0",
+            "MulticastHops = 300", "EndPoint is missing", "127.0.0.1 is no multicast group"])
+            Assert.Contains(part, message, StringComparison.Ordinal);
     });
 
     // ------------------------------------------------------------------ connected
@@ -972,7 +1044,12 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     {
         using RawDatagrams peer = new(rig);
         using RawDatagrams stranger = new(rig);
-        DatagramSocket socket = Open(rig, out RecordingHandler handler, options: new DatagramOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), RemoteEndPoint = peer.EndPoint });
+        DatagramSocket socket = Open(rig, out RecordingHandler handler, options: new DatagramOptions
+        {
+            Engine = rig.Engine,
+            EndPoint = rig.NewAddress(),
+            RemoteEndPoint = peer.EndPoint
+        });
         Assert.Equal(SendResult.Queued, socket.Send(Bytes("hello")));
         Assert.Equal("hello", Text(peer.Receive(out DatagramPeer from)));
         Assert.Equal(new DatagramPeer(socket.EndPoint!), from);
@@ -994,7 +1071,14 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
             using RawDatagrams b = new(rig);
             using RawDatagrams own = new(rig);
             DatagramSocket free = Open(rig, out RecordingHandler freeHandler);
-            DatagramOptions options = new() { Engine = rig.Engine, EndPoint = rig.NewAddress(), RemoteEndPoint = own.EndPoint, ReceiveLimitBytes = 64, Coalescing = false };
+            DatagramOptions options = new()
+            {
+                Engine = rig.Engine,
+                EndPoint = rig.NewAddress(),
+                RemoteEndPoint = own.EndPoint,
+                ReceiveLimitBytes = 64,
+                Coalescing = false
+            };
             DatagramSocket connected = Open(rig, out RecordingHandler connectedHandler, options: options);
             const int rounds = 6;
             const int many = 4;
@@ -1030,10 +1114,12 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
                     own.Send(Pattern(64, round), connected.EndPoint!);
                     for (int i = 0; i < many; i++) a.Send(Pattern(5_000, (round * many) + i), free.EndPoint!);
                 });
-                rig.Until(() => freeHandler.Count == expected * many && connectedHandler.Count == expected, "all to arrive");
+                rig.Until(() => freeHandler.Count == expected * many && connectedHandler.Count == expected,
+                    "all to arrive");
             }
 
-            Assert.Equal(Enumerable.Range(0, rounds * many).Select(static i => Pattern(5_000, i)), freeHandler.Datagrams);
+            Assert.Equal(Enumerable.Range(0, rounds * many).Select(static i => Pattern(5_000, i)),
+                freeHandler.Datagrams);
             Assert.Equal(Enumerable.Range(0, rounds).Select(static i => Pattern(64, i)), connectedHandler.Datagrams);
             Assert.All(freeHandler.All, d => Assert.Equal(a.Peer, d.Peer));
             Assert.All(connectedHandler.All, d => Assert.Equal(own.Peer, d.Peer));
@@ -1054,7 +1140,8 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
         byte[] second = new byte[2];
         ValueTask<ReceivedDatagram> one = socket.ReceiveAsync(first);
         ValueTask<ReceivedDatagram> two = socket.ReceiveAsync(second);
-        foreach (string text in (ReadOnlySpan<string>)["alpha", "beta", "gamma"]) peer.Send(Bytes(text), socket.EndPoint!);
+        foreach (string text in (ReadOnlySpan<string>)["alpha", "beta", "gamma"])
+            peer.Send(Bytes(text), socket.EndPoint!);
         Assert.Equal(new ReceivedDatagram(5, 5, peer.Peer), rig.Await(one));
         Assert.Equal("alpha", Text(first.AsSpan(0, 5)));
         ReceivedDatagram cut = rig.Await(two);
@@ -1078,18 +1165,22 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
         byte[] buffer = new byte[1_000];
         // The first one completes the pending receive, the others are queued.
         ValueTask<ReceivedDatagram> first = receiver.ReceiveAsync(buffer);
-        rig.OnLoop(handler.Loop, () => Assert.Equal(SendResult.Queued, handler.SendRun(run, 700, new DatagramPeer(receiver.EndPoint!))));
+        rig.OnLoop(handler.Loop,
+            () => Assert.Equal(SendResult.Queued, handler.SendRun(run, 700, new DatagramPeer(receiver.EndPoint!))));
         byte[][] parts = [.. run.Chunk(700)];
         for (int i = 0; i < parts.Length; i++)
         {
             ReceivedDatagram one = rig.Await(i == 0 ? first : receiver.ReceiveAsync(buffer));
-            Assert.Equal(new ReceivedDatagram(parts[i].Length, parts[i].Length, new DatagramPeer(socket.EndPoint!)), one);
+            Assert.Equal(new ReceivedDatagram(parts[i].Length, parts[i].Length, new DatagramPeer(socket.EndPoint!)),
+                one);
             Assert.Equal(parts[i], buffer[..one.Count]);
         }
 
         DatagramCounters counters = receiver.ReadCounters();
-        Assert.Equal((parts.Length, run.Length, 0), (counters.DatagramsReceived, counters.BytesReceived, counters.Truncated));
-        if (!rig.IsUnix && !rig.IsVirtual && rig.Engine.Kind != EngineKind.Portable) Assert.Equal(1, counters.ReceiveCalls);
+        Assert.Equal((parts.Length, run.Length, 0),
+            (counters.DatagramsReceived, counters.BytesReceived, counters.Truncated));
+        if (!rig.IsUnix && !rig.IsVirtual && rig.Engine.Kind != EngineKind.Portable)
+            Assert.Equal(1, counters.ReceiveCalls);
         Close(rig, socket, handler);
         rig.Await(receiver.DisposeAsync());
     });
@@ -1097,19 +1188,22 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     [Theory]
     [InlineData(true)]
     [InlineData(false)]
-    public void A_pulled_datagram_longer_than_the_limit_reports_its_true_length_to_waiting_and_later_receivers(bool waits) => Run(rig =>
-    {
-        DatagramSocket socket = new(new DatagramOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), ReceiveLimitBytes = 100 });
-        rig.Await(socket.StartAsync());
-        using RawDatagrams peer = new(rig);
-        byte[] buffer = new byte[1_000];
-        ValueTask<ReceivedDatagram> early = waits ? socket.ReceiveAsync(buffer) : default;
-        peer.Send(Pattern(300), socket.EndPoint!);
-        rig.Until(() => socket.ReadCounters().Truncated == 1, "the datagram");
-        Assert.Equal(new ReceivedDatagram(100, 300, peer.Peer), rig.Await(waits ? early : socket.ReceiveAsync(buffer)));
-        Assert.Equal(Pattern(300)[..100], buffer[..100]);
-        rig.Await(socket.DisposeAsync());
-    });
+    public void A_pulled_datagram_longer_than_the_limit_reports_its_true_length_to_waiting_and_later_receivers(
+        bool waits) => Run(rig =>
+        {
+            DatagramSocket socket =
+                new(new DatagramOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), ReceiveLimitBytes = 100 });
+            rig.Await(socket.StartAsync());
+            using RawDatagrams peer = new(rig);
+            byte[] buffer = new byte[1_000];
+            ValueTask<ReceivedDatagram> early = waits ? socket.ReceiveAsync(buffer) : default;
+            peer.Send(Pattern(300), socket.EndPoint!);
+            rig.Until(() => socket.ReadCounters().Truncated == 1, "the datagram");
+            Assert.Equal(new ReceivedDatagram(100, 300, peer.Peer),
+                rig.Await(waits ? early : socket.ReceiveAsync(buffer)));
+            Assert.Equal(Pattern(300)[..100], buffer[..100]);
+            rig.Await(socket.DisposeAsync());
+        });
 
     [Fact]
     public void A_pull_can_be_cancelled_without_losing_a_datagram_and_ends_with_the_socket() => Run(rig =>
@@ -1152,7 +1246,8 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     public void A_blocking_exchange_works_with_timeouts() => Run(rig =>
     {
         DatagramSocket server = Open(rig, out RecordingHandler handler, static h => h.Echoes = true);
-        DatagramSocket client = new(new DatagramOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), RemoteEndPoint = server.EndPoint });
+        DatagramSocket client = new(
+            new DatagramOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), RemoteEndPoint = server.EndPoint });
         rig.Await(client.StartAsync());
         byte[] buffer = new byte[100];
         for (int i = 0; i < 20; i++)
@@ -1162,7 +1257,8 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
             Assert.Equal((4, i), (answer.Count, NumberIn(buffer)));
         }
 
-        rig.OnLoop(handler.Loop, () => Assert.Throws<InvalidOperationException>(() => client.TryReceive(buffer, TimeSpan.Zero, out _)));
+        rig.OnLoop(handler.Loop,
+            () => Assert.Throws<InvalidOperationException>(() => client.TryReceive(buffer, TimeSpan.Zero, out _)));
         rig.Await(client.DisposeAsync());
         Close(rig, server, handler);
     });
@@ -1171,7 +1267,13 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     public void A_full_inbox_stops_reading_and_continues_when_there_is_space() => Run(rig =>
     {
         Assert.SkipWhen(rig.IsUnix, "The raw peer of this transport would block.");
-        DatagramSocket socket = new(new DatagramOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), UnreadLimitBytes = 64 * 1024, ReceiveBufferBytes = 4 << 20 });
+        DatagramSocket socket = new(new DatagramOptions
+        {
+            Engine = rig.Engine,
+            EndPoint = rig.NewAddress(),
+            UnreadLimitBytes = 64 * 1024,
+            ReceiveBufferBytes = 4 << 20
+        });
         rig.Await(socket.StartAsync());
         using RawDatagrams peer = new(rig);
         // One datagram of 50,000 and one of 20,000 bytes exceed the limit; ten small ones wait in the socket buffer.
@@ -1194,7 +1296,8 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     public void A_dual_stack_socket_sees_and_answers_both_families() => Run(rig =>
     {
         Assert.SkipWhen(rig.IsUnix, "Unix sockets have one address family.");
-        DatagramSocket socket = Open(rig, out RecordingHandler handler, static h => h.Echoes = true, new DatagramOptions { Engine = rig.Engine, EndPoint = new IPEndPoint(IPAddress.IPv6Any, 0) });
+        DatagramSocket socket = Open(rig, out RecordingHandler handler, static h => h.Echoes = true,
+            new DatagramOptions { Engine = rig.Engine, EndPoint = new IPEndPoint(IPAddress.IPv6Any, 0) });
         int port = ((IPEndPoint)socket.EndPoint!).Port;
         using RawDatagrams v4 = new(rig, new IPEndPoint(IPAddress.Loopback, 0));
         using RawDatagrams v6 = new(rig, new IPEndPoint(IPAddress.IPv6Loopback, 0));
@@ -1230,12 +1333,14 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     {
         Assert.SkipWhen(rig.IsUnix, "Two sockets cannot share a Unix socket path.");
         List<RecordingHandler> handlers = [];
-        DatagramSocket socket = new(new DatagramOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), Loops = 2, Steering = steering }, () =>
-        {
-            RecordingHandler handler = new() { Echoes = true };
-            lock (handlers) handlers.Add(handler);
-            return handler;
-        });
+        DatagramSocket socket = new(
+            new DatagramOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), Loops = 2, Steering = steering },
+            () =>
+            {
+                RecordingHandler handler = new() { Echoes = true };
+                lock (handlers) handlers.Add(handler);
+                return handler;
+            });
         rig.Await(socket.StartAsync());
         Assert.Equal(2, handlers.Count);
         Assert.NotSame(handlers[0].Loop, handlers[1].Loop);
@@ -1249,7 +1354,8 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
         rig.Until(() => handlers.Sum(static h => h.Count) == 160, "all to be received");
         if (steering == DatagramSteering.ByPeer)
         {
-            foreach (RawDatagrams peer in peers) Assert.Equal(1, handlers.Count(h => h.All.Any(d => d.Peer == peer.Peer)));
+            foreach (RawDatagrams peer in peers)
+                Assert.Equal(1, handlers.Count(h => h.All.Any(d => d.Peer == peer.Peer)));
         }
 
         if (steering != DatagramSteering.ByCpu) Assert.All(handlers, static h => Assert.NotEqual(0, h.Count));
@@ -1264,7 +1370,9 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     {
         Assert.SkipWhen(rig.IsUnix, "Two sockets cannot share a Unix socket path.");
         using RawDatagrams holder = new(rig);
-        DatagramSocket socket = new(new DatagramOptions { Engine = rig.Engine, EndPoint = holder.EndPoint, Loops = 2 }, static () => new RecordingHandler());
-        Assert.Equal(ErrorCategory.Bind, Assert.Throws<NetworkException>(() => rig.Await(socket.StartAsync())).Error.Category);
+        DatagramSocket socket = new(new DatagramOptions { Engine = rig.Engine, EndPoint = holder.EndPoint, Loops = 2 },
+            static () => new RecordingHandler());
+        Assert.Equal(ErrorCategory.Bind,
+            Assert.Throws<NetworkException>(() => rig.Await(socket.StartAsync())).Error.Category);
     });
 }

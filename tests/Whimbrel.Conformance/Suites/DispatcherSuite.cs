@@ -59,7 +59,13 @@ public abstract class DispatcherSuite(Transport transport) : TrafficSuite(transp
         }
     }
 
-    private static ServerOptions With(Rig rig, Action<IThreadPoolWorkItem> dispatcher) => new() { Engine = rig.Engine, EndPoint = rig.NewAddress(), Scheduling = Scheduling.ThreadPool, Dispatcher = dispatcher };
+    private static ServerOptions With(Rig rig, Action<IThreadPoolWorkItem> dispatcher) => new()
+    {
+        Engine = rig.Engine,
+        EndPoint = rig.NewAddress(),
+        Scheduling = Scheduling.ThreadPool,
+        Dispatcher = dispatcher
+    };
 
     [Fact, Contract(14)]
     public void All_callbacks_of_all_sessions_run_on_the_one_thread_of_a_dispatcher() => Run(rig =>
@@ -155,7 +161,8 @@ public abstract class DispatcherSuite(Transport transport) : TrafficSuite(transp
             if (rig.IsVirtual) rig.Pass(TimeSpan.FromSeconds(3));
             rig.Until(() => stop.IsCompleted, "the stop to give up");
             Assert.Equal(1, stop.Result.Left);
-            Assert.Contains("waits for the Dispatcher of RecordingSession", Assert.Single(stop.Result.Unfinished).What, StringComparison.Ordinal);
+            Assert.Contains("waits for the Dispatcher of RecordingSession", Assert.Single(stop.Result.Unfinished).What,
+                StringComparison.Ordinal);
             Assert.False(session.Saw("disconnected"));
             GoOn();
             session.End();
@@ -184,58 +191,62 @@ public abstract class DispatcherSuite(Transport transport) : TrafficSuite(transp
     [InlineData("keeps the item and throws")]
     [InlineData("runs it at once")]
     [InlineData("runs it twice")]
-    public void A_dispatcher_that_breaks_its_contract_causes_a_diagnostic_event_and_loses_no_callback(string what) => Run(rig =>
-    {
-        if (what != "runs it twice") rig.Expect("The Dispatcher threw");
-        int calls = 0;
-        void Dispatch(IThreadPoolWorkItem item)
+    public void A_dispatcher_that_breaks_its_contract_causes_a_diagnostic_event_and_loses_no_callback(string what) =>
+        Run(rig =>
         {
-            bool isBad = Interlocked.Increment(ref calls) % 2 == 0;
-            switch (isBad ? what : "")
+            if (what != "runs it twice") rig.Expect("The Dispatcher threw");
+            int calls = 0;
+            void Dispatch(IThreadPoolWorkItem item)
             {
-                case "throws":
-                    throw new InvalidOperationException("on purpose");
-                case "runs it at once":
-                    item.Execute();
-                    break;
-                case "runs it twice":
-                    rig.Elsewhere(item.Execute);
-                    rig.Elsewhere(item.Execute);
-                    break;
-                default:
-                    rig.Elsewhere(item.Execute);
-                    if (isBad) throw new InvalidOperationException("on purpose");
-                    break;
+                bool isBad = Interlocked.Increment(ref calls) % 2 == 0;
+                switch (isBad ? what : "")
+                {
+                    case "throws":
+                        throw new InvalidOperationException("on purpose");
+                    case "runs it at once":
+                        item.Execute();
+                        break;
+                    case "runs it twice":
+                        rig.Elsewhere(item.Execute);
+                        rig.Elsewhere(item.Execute);
+                        break;
+                    default:
+                        rig.Elsewhere(item.Execute);
+                        if (isBad) throw new InvalidOperationException("on purpose");
+                        break;
+                }
             }
-        }
 
-        RecordingServer server = rig.Serve(s => s.AtReceived = static (x, data) => x.Send(data), With(rig, Dispatch));
-        List<Peer> peers = [.. Enumerable.Range(0, 4).Select(_ => rig.ConnectPeer(server.EndPoint!))];
-        for (int round = 0; round < 10; round++)
-        {
-            // The recording sessions report callbacks that overlap, nest or run in the stack of a loop.
-            foreach (Peer peer in peers) peer.Write($"{round}");
-            foreach (Peer peer in peers) Assert.Equal($"{round}", peer.ReadText(1));
-            RecordingSession session = server.Connected(0);
-            bool wasInStack = false;
-            t_posts = true;
-            Assert.True(session.Post(() => wasInStack = t_posts));
-            t_posts = false;
-            Assert.True(rig.Await(session.PostAsync(static () => { })));
-            Assert.False(wasInStack);
-        }
+            RecordingServer server = rig.Serve(s => s.AtReceived = static (x, data) => x.Send(data),
+                With(rig, Dispatch));
+            List<Peer> peers = [.. Enumerable.Range(0, 4).Select(_ => rig.ConnectPeer(server.EndPoint!))];
+            for (int round = 0; round < 10; round++)
+            {
+                // The recording sessions report callbacks that overlap, nest or run in the stack of a loop.
+                foreach (Peer peer in peers) peer.Write($"{round}");
+                foreach (Peer peer in peers) Assert.Equal($"{round}", peer.ReadText(1));
+                RecordingSession session = server.Connected(0);
+                bool wasInStack = false;
+                t_posts = true;
+                Assert.True(session.Post(() => wasInStack = t_posts));
+                t_posts = false;
+                Assert.True(rig.Await(session.PostAsync(static () => { })));
+                Assert.False(wasInStack);
+            }
 
-        foreach (Peer peer in peers) peer.ShutdownSend();
-        for (int i = 0; i < peers.Count; i++)
-        {
-            RecordingSession session = server.Connected(i);
-            session.End();
-            Assert.Equal("0123456789", session.ReceivedText);
-        }
+            foreach (Peer peer in peers) peer.ShutdownSend();
+            for (int i = 0; i < peers.Count; i++)
+            {
+                RecordingSession session = server.Connected(i);
+                session.End();
+                Assert.Equal("0123456789", session.ReceivedText);
+            }
 
-        rig.Join();
-        Assert.Equal(what != "runs it twice", rig.Notices.Any(static n => n.Kind == DiagnosticEventKind.UserException && n.Message.Contains("The Dispatcher threw", StringComparison.Ordinal)));
-    });
+            rig.Join();
+            Assert.Equal(what != "runs it twice",
+                rig.Notices.Any(static n => n.Kind == DiagnosticEventKind.UserException
+                    && n.Message.Contains("The Dispatcher threw", StringComparison.Ordinal)));
+        });
 
     [Fact, Contract(2, 14)]
     public void An_item_that_is_run_again_inside_the_callback_that_it_runs_does_nothing() => Run(
@@ -273,9 +284,11 @@ public abstract class DispatcherSuite(Transport transport) : TrafficSuite(transp
     public void With_a_dispatcher_sessions_begin_answer_and_stop_while_every_thread_of_the_pool_is_busy() => Run(
         rig =>
         {
-            Assert.SkipUnless(!rig.IsVirtual && rig.Engine.Kind is EngineKind.Epoll or EngineKind.Uring && rig.Tls == TlsKind.None, "Needs an engine that does not use the thread pool itself.");
+            Assert.SkipUnless(!rig.IsVirtual && rig.Engine.Kind is EngineKind.Epoll or EngineKind.Uring
+                && rig.Tls == TlsKind.None, "Needs an engine that does not use the thread pool itself.");
             using OneThread one = new(rig);
-            RecordingServer server = rig.Serve(s => s.AtReceived = static (x, data) => x.Send(data), With(rig, one.Dispatch));
+            RecordingServer server = rig.Serve(s => s.AtReceived = static (x, data) => x.Send(data),
+                With(rig, one.Dispatch));
             using BusyPool busy = new();
             Peer peer = rig.ConnectPeer(server.EndPoint!);
             for (int i = 0; i < 20; i++)
@@ -295,7 +308,9 @@ public abstract class DispatcherSuite(Transport transport) : TrafficSuite(transp
     [Fact]
     public void A_dispatcher_without_callbacks_on_the_pool_is_a_mistake_of_the_options() => Run(rig =>
     {
-        ServerOptions options = new() { Engine = rig.Engine, EndPoint = rig.NewAddress(), Dispatcher = static _ => { } };
-        Assert.Contains("Dispatcher", Assert.Throws<ArgumentException>(() => rig.Await(new Server(options, () => new RecordingSession(rig)).StartAsync())).Message, StringComparison.Ordinal);
+        ServerOptions options =
+            new() { Engine = rig.Engine, EndPoint = rig.NewAddress(), Dispatcher = static _ => { } };
+        Assert.Contains("Dispatcher", Assert.Throws<ArgumentException>(() => rig.Await(new Server(options,
+            () => new RecordingSession(rig)).StartAsync())).Message, StringComparison.Ordinal);
     });
 }

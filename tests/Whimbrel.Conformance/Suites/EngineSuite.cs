@@ -9,7 +9,8 @@ public abstract class EngineSuite(Transport transport) : TrafficSuite(transport)
     private static readonly string[] s_start = ["starting", "loop 0 started", "loop 1 started", "started"];
     private static readonly string[] s_stop = ["stopping", "loop 0 stopping", "loop 1 stopping", "stopped"];
 
-    private static RecordingServer EchoServer(Rig rig) => rig.MakeServer(static s => s.AtReceived = static (self, data) => self.Send(data));
+    private static RecordingServer EchoServer(Rig rig) =>
+        rig.MakeServer(static s => s.AtReceived = static (self, data) => self.Send(data));
 
     private static void Echo(Rig rig, EndPoint endPoint, string text)
     {
@@ -26,7 +27,8 @@ public abstract class EngineSuite(Transport transport) : TrafficSuite(transport)
         if (rig.IsVirtual) events.RemoveAll(static e => e.StartsWith("loop", StringComparison.Ordinal));
         for (int i = 1; i < events.Count; i++)
         {
-            if (events[i] == events[i - 1].Replace('1', '0') && events[i] != events[i - 1]) (events[i], events[i - 1]) = (events[i - 1], events[i]);
+            if (events[i] == events[i - 1].Replace('1', '0') && events[i] != events[i - 1])
+                (events[i], events[i - 1]) = (events[i - 1], events[i]);
         }
 
         return events;
@@ -52,7 +54,8 @@ public abstract class EngineSuite(Transport transport) : TrafficSuite(transport)
         rig.Await(engine.DisposeAsync());
         Assert.False(engine.IsStarted);
         Assert.Equal(Expected(rig, s_start, s_stop, s_start, s_stop, s_start, s_stop), Sorted(rig, 0));
-        Assert.Equal(rig.EngineEvents.Count(static e => e.EndsWith(" started", StringComparison.Ordinal)), rig.EngineEvents.Count(static e => e.EndsWith(" stopping", StringComparison.Ordinal)));
+        Assert.Equal(rig.EngineEvents.Count(static e => e.EndsWith(" started", StringComparison.Ordinal)),
+            rig.EngineEvents.Count(static e => e.EndsWith(" stopping", StringComparison.Ordinal)));
     });
 
     [Fact]
@@ -91,7 +94,9 @@ public abstract class EngineSuite(Transport transport) : TrafficSuite(transport)
         rig.Await(engine.StopAsync()); // before the start: no effect
         Assert.Empty(rig.EngineEvents);
         rig.Await(engine.StartAsync());
-        Assert.Contains("started already", Assert.Throws<InvalidOperationException>(() => rig.Await(engine.StartAsync())).Message, StringComparison.Ordinal);
+        Assert.Contains("started already",
+            Assert.Throws<InvalidOperationException>(() => rig.Await(engine.StartAsync())).Message,
+            StringComparison.Ordinal);
         Assert.True(engine.IsStarted);
         ValueTask[] stops = [engine.StopAsync(), engine.StopAsync(), engine.StopAsync()];
         foreach (ValueTask stop in stops) rig.Await(stop);
@@ -100,7 +105,9 @@ public abstract class EngineSuite(Transport transport) : TrafficSuite(transport)
 
         // After an explicit stop, use does not start the engine implicitly.
         RecordingServer server = EchoServer(rig);
-        Assert.Contains("start it again", Assert.Throws<InvalidOperationException>(() => rig.Await(server.StartAsync())).Message, StringComparison.Ordinal);
+        Assert.Contains("start it again",
+            Assert.Throws<InvalidOperationException>(() => rig.Await(server.StartAsync())).Message,
+            StringComparison.Ordinal);
         Assert.False(engine.Post(static () => { }));
         Assert.False(engine.GetLoop(0).Post(static () => { }));
         rig.Await(engine.RestartAsync()); // on a stopped engine: a start
@@ -130,8 +137,10 @@ public abstract class EngineSuite(Transport transport) : TrafficSuite(transport)
             rig.Await(rig.Engine.StopAsync());
             rig.Until(() => server.Made.All(static s => s.IsOver) && dialled.IsOver, "the sessions to end");
             // If both ends are on one engine, the second may see the end of the first.
-            Assert.True(dialled.Reason.Cause is CloseCause.EngineStopped or CloseCause.PeerReset or CloseCause.PeerClosed, $"{dialled.Reason}");
-            Assert.All(server.Made.Where(static s => s.ReceivedCount > 0), static s => Assert.Equal(CloseCause.EngineStopped, s.Reason.Cause));
+            Assert.True(dialled.Reason.Cause is CloseCause.EngineStopped or CloseCause.PeerReset
+                or CloseCause.PeerClosed, $"{dialled.Reason}");
+            Assert.All(server.Made.Where(static s => s.ReceivedCount > 0),
+                static s => Assert.Equal(CloseCause.EngineStopped, s.Reason.Cause));
             Assert.Throws<InvalidOperationException>(() => rig.Await(client.ConnectAsync()));
             rig.Await(rig.Engine.StartAsync());
             Assert.Same(loops[0], rig.Engine.GetLoop(0));
@@ -152,7 +161,8 @@ public abstract class EngineSuite(Transport transport) : TrafficSuite(transport)
         for (int round = 0; round < 2; round++)
         {
             rig.Await(server.StartAsync());
-            Peer[] peers = [rig.ConnectPeer(server.EndPoint!), rig.ConnectPeer(server.EndPoint!), rig.ConnectPeer(server.EndPoint!)];
+            Peer[] peers = [rig.ConnectPeer(server.EndPoint!), rig.ConnectPeer(server.EndPoint!),
+                rig.ConnectPeer(server.EndPoint!)];
             server.Connected((round * 3) + 2);
             for (int i = 0; i < 2; i++) rig.OnLoop(rig.Engine.GetLoop(i), static () => { });
             Assert.Equal(SendResult.Queued, group.Broadcast(Bytes("to all")));
@@ -166,7 +176,8 @@ public abstract class EngineSuite(Transport transport) : TrafficSuite(transport)
     public void A_callback_may_await_the_stop_of_its_own_engine_and_start_it_again() => Run(rig =>
     {
         Task? restart = null;
-        RecordingServer server = rig.Serve(s => s.AtReceived = (_, _) => Volatile.Write(ref restart, Restart(rig.Engine)));
+        RecordingServer server =
+            rig.Serve(s => s.AtReceived = (_, _) => Volatile.Write(ref restart, Restart(rig.Engine)));
         rig.ConnectPeer(server.EndPoint!).Write("x");
         rig.Until(() => Volatile.Read(ref restart) is { IsCompleted: true }, "the restart");
         restart!.GetAwaiter().GetResult();
@@ -213,16 +224,19 @@ public abstract class EngineSuite(Transport transport) : TrafficSuite(transport)
             int round = 0;
             Repeat(rig, () =>
             {
-                ValueTask task = (round + number) % 3 == 0 ? engine.StopAsync() : (round + number) % 3 == 1 ? engine.StartAsync() : engine.RestartAsync();
+                ValueTask task = (round + number) % 3 == 0 ? engine.StopAsync()
+                    : (round + number) % 3 == 1 ? engine.StartAsync() : engine.RestartAsync();
                 lock (tasks) tasks.Add(task.AsTask());
-                if (engine.GetLoop(round % 2).Post(() => Interlocked.Increment(ref ran))) Interlocked.Increment(ref taken);
+                if (engine.GetLoop(round % 2).Post(() => Interlocked.Increment(ref ran)))
+                    Interlocked.Increment(ref taken);
                 return ++round == 20;
             });
         }
 
         rig.Join();
         rig.Until(() => tasks.TrueForAll(static t => t.IsCompleted), "every call to end");
-        Assert.All(tasks, static t => Assert.True(t.IsCompletedSuccessfully || t.Exception!.InnerException is InvalidOperationException, t.Exception?.ToString()));
+        Assert.All(tasks, static t => Assert.True(t.IsCompletedSuccessfully
+            || t.Exception!.InnerException is InvalidOperationException, t.Exception?.ToString()));
         rig.Await(engine.RestartAsync());
         RecordingServer server = EchoServer(rig);
         rig.Await(server.StartAsync());
@@ -247,7 +261,8 @@ public abstract class EngineSuite(Transport transport) : TrafficSuite(transport)
             if (round % 2 == 0 && server.Made.Count > 0) server.Made[^1].Close();
             rig.Await(rig.Engine.RestartAsync());
             foreach (Peer peer in peers) peer.Close();
-            Assert.All(rig.Engine.Loops, static l => Assert.Equal((0, 0, 0), (l.ResidentCount, l.Blocks.Outstanding, l.Timers.Count)));
+            Assert.All(rig.Engine.Loops,
+                static l => Assert.Equal((0, 0, 0), (l.ResidentCount, l.Blocks.Outstanding, l.Timers.Count)));
             rig.Await(server.StopAsync(TimeSpan.Zero));
             Assert.Equal(0, server.SessionCount);
         }

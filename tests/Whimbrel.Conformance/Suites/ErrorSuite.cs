@@ -9,66 +9,77 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
         { "OnConnected", "connecting, connected, error InvalidDataException, disconnected UserException" },
         { "OnReceived", "connecting, connected, received 1, error InvalidDataException, disconnected UserException" },
         { "OnData", "connecting, connected, error InvalidDataException, disconnected UserException" },
-        { "OnEndOfStream", "connecting, connected, received 1, peer finished, error InvalidDataException, disconnected UserException" },
-        { "OnTimer", "connecting, connected, received 1, timer, error InvalidDataException, disconnected UserException" },
-        { "OnDisconnected", "connecting, connected, received 1, peer finished, disconnected PeerClosed, error InvalidDataException" },
+        { "OnEndOfStream", "connecting, connected, received 1, peer finished, error InvalidDataException, disconnected "
+            + "UserException" },
+        { "OnTimer",
+            "connecting, connected, received 1, timer, error InvalidDataException, disconnected UserException" },
+        { "OnDisconnected",
+            "connecting, connected, received 1, peer finished, disconnected PeerClosed, error InvalidDataException" },
     };
 
     [Theory, Contract(4)]
     [MemberData(nameof(Overrides))]
-    public void An_exception_in_an_override_goes_to_OnError_and_ends_that_connection_only(string where, string life) => Run(
-        rig =>
-        {
-            InvalidDataException thrown = new("thrown by the test");
-            bool isFirst = true;
-            RecordingServer server = rig.Serve(s =>
+    public void An_exception_in_an_override_goes_to_OnError_and_ends_that_connection_only(string where, string life) =>
+        Run(
+            rig =>
             {
-                // The first session is the bystander.
-                if (isFirst) s.AtReceived = static (x, data) => x.Send(data);
-                else ThrowIn(s, where, thrown);
-                isFirst = false;
-            });
-            Peer bystander = rig.ConnectPeer(server.EndPoint!);
-            bystander.Write("a");
-            Assert.Equal("a", bystander.ReadText(1));
-            Peer victim = rig.ConnectPeer(server.EndPoint!);
-            Try(() => victim.Write("x"));
-            if (where is "OnEndOfStream" or "OnDisconnected") Try(victim.ShutdownSend);
-            RecordingSession session = server.Session(1);
-            session.Until("error");
-            session.End();
-            rig.Until(() => session.Events.Count == life.Split(", ").Length, "all callbacks");
-            Assert.Equal(life, session.Life);
-            Assert.Same(thrown, session.Error);
-            if (where != "OnDisconnected") Assert.Same(thrown, session.Reason.Exception);
-            bystander.Write("b");
-            Assert.Equal("b", bystander.ReadText(1));
-            rig.Until(() => server.SessionCount == 1, "the place to be free");
-        },
-        loops: 1);
+                InvalidDataException thrown = new("thrown by the test");
+                bool isFirst = true;
+                RecordingServer server = rig.Serve(s =>
+                {
+                    // The first session is the bystander.
+                    if (isFirst) s.AtReceived = static (x, data) => x.Send(data);
+                    else ThrowIn(s, where, thrown);
+                    isFirst = false;
+                });
+                Peer bystander = rig.ConnectPeer(server.EndPoint!);
+                bystander.Write("a");
+                Assert.Equal("a", bystander.ReadText(1));
+                Peer victim = rig.ConnectPeer(server.EndPoint!);
+                Try(() => victim.Write("x"));
+                if (where is "OnEndOfStream" or "OnDisconnected") Try(victim.ShutdownSend);
+                RecordingSession session = server.Session(1);
+                session.Until("error");
+                session.End();
+                rig.Until(() => session.Events.Count == life.Split(", ").Length, "all callbacks");
+                Assert.Equal(life, session.Life);
+                Assert.Same(thrown, session.Error);
+                if (where != "OnDisconnected") Assert.Same(thrown, session.Reason.Exception);
+                bystander.Write("b");
+                Assert.Equal("b", bystander.ReadText(1));
+                rig.Until(() => server.SessionCount == 1, "the place to be free");
+            },
+            loops: 1);
 
     [Theory, Contract(4)]
     [InlineData(true)]
     [InlineData(false)]
-    public void An_exception_caught_by_a_protocol_is_counted_and_reported_by_name_and_ends_nothing(bool hasOnError) => Run(rig =>
-    {
-        InvalidDataException thrown = new("thrown by the test");
-        Catcher session = new() { HasOnError = hasOnError, Thrown = thrown };
-        List<DiagnosticEvent> notices = [];
-        Server server = new(rig.Scheduled(new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), OnDiagnosticEvent = notices.Add }), () => session);
-        rig.Await(server.StartAsync());
-        Peer peer = rig.ConnectPeer(server.EndPoint!);
-        peer.Write("x");
-        Assert.Equal("caught", peer.ReadText(6));
-        peer.Write("x");
-        Assert.Equal("caught", peer.ReadText(6));
-        Assert.Equal(2, server.ReadCounters().UserExceptions);
-        Assert.True(session.IsConnected);
-        if (hasOnError) Assert.Equal([thrown, thrown], session.Told);
-        else Assert.StartsWith("The handler of X of Catcher (session", Assert.Single(notices).Message, StringComparison.Ordinal);
-        if (hasOnError) Assert.Empty(notices);
-        rig.Await(server.StopAsync(TimeSpan.Zero));
-    });
+    public void An_exception_caught_by_a_protocol_is_counted_and_reported_by_name_and_ends_nothing(bool hasOnError) =>
+        Run(rig =>
+        {
+            InvalidDataException thrown = new("thrown by the test");
+            Catcher session = new() { HasOnError = hasOnError, Thrown = thrown };
+            List<DiagnosticEvent> notices = [];
+            Server server = new(rig.Scheduled(new ServerOptions
+            {
+                Engine = rig.Engine,
+                EndPoint = rig.NewAddress(),
+                OnDiagnosticEvent = notices.Add
+            }), () => session);
+            rig.Await(server.StartAsync());
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
+            peer.Write("x");
+            Assert.Equal("caught", peer.ReadText(6));
+            peer.Write("x");
+            Assert.Equal("caught", peer.ReadText(6));
+            Assert.Equal(2, server.ReadCounters().UserExceptions);
+            Assert.True(session.IsConnected);
+            if (hasOnError) Assert.Equal([thrown, thrown], session.Told);
+            else Assert.StartsWith("The handler of X of Catcher (session", Assert.Single(notices).Message,
+                StringComparison.Ordinal);
+            if (hasOnError) Assert.Empty(notices);
+            rig.Await(server.StopAsync(TimeSpan.Zero));
+        });
 
     private sealed class Catcher : Session
     {
@@ -119,7 +130,8 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
             Try(() => victim.Write("x"));
             Try(victim.ShutdownSend);
             server.Session(1).End();
-            rig.Until(() => rig.Notices.Any(static n => n.Message.Contains("from OnError", StringComparison.Ordinal)), "a notice");
+            rig.Until(() => rig.Notices.Any(static n => n.Message.Contains("from OnError", StringComparison.Ordinal)),
+                "a notice");
             bystander.Write("b");
             Assert.Equal("b", bystander.ReadText(1));
         },
@@ -128,7 +140,8 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
     [Fact, Contract(4)]
     public void An_exception_in_OnConnectFailed_is_reported_and_the_connect_still_fails() => Run(rig =>
     {
-        RecordingClient client = rig.MakeClient(rig.DeadAddress(), static s => s.AtConnectFailed = static (_, _) => throw new InvalidDataException("thrown by the test"));
+        RecordingClient client = rig.MakeClient(rig.DeadAddress(),
+            static s => s.AtConnectFailed = static (_, _) => throw new InvalidDataException("thrown by the test"));
         Assert.Throws<NetworkException>(() => rig.Await(client.ConnectAsync()));
         Assert.Equal("connecting, connect failed Refused, error InvalidDataException", client.Attempt().Life);
         Assert.Null(client.Session);
@@ -138,7 +151,8 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
     public void An_exception_in_OnConnecting_of_a_client_fails_the_connect_as_inner_exception() => Run(rig =>
     {
         RecordingServer server = rig.Serve();
-        RecordingClient client = rig.MakeClient(server.EndPoint!, static s => s.AtConnecting = static _ => throw new InvalidDataException("thrown by the test"));
+        RecordingClient client = rig.MakeClient(server.EndPoint!,
+            static s => s.AtConnecting = static _ => throw new InvalidDataException("thrown by the test"));
         NetworkException e = Assert.Throws<NetworkException>(() => rig.Await(client.ConnectAsync()));
         Assert.IsType<InvalidDataException>(e.InnerException);
         Assert.Equal(ErrorCategory.User, e.Error.Category);
@@ -168,7 +182,9 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
         RecordingServer server = rig.Serve();
         server.OnEvent = static text =>
         {
-            if (text.StartsWith("connected", StringComparison.Ordinal) || text.StartsWith("disconnected", StringComparison.Ordinal)) throw new InvalidDataException("thrown by the test");
+            if (text.StartsWith("connected", StringComparison.Ordinal)
+                || text.StartsWith("disconnected", StringComparison.Ordinal))
+                throw new InvalidDataException("thrown by the test");
         };
         for (int i = 0; i < 3; i++)
         {
@@ -180,7 +196,8 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
         }
 
         rig.Until(() => server.SessionCount == 0, "the places to be free");
-        Assert.Contains(rig.Notices, static n => n.Kind == DiagnosticEventKind.UserException && n.Message.Contains("thrown by the test", StringComparison.Ordinal));
+        Assert.Contains(rig.Notices, static n => n.Kind == DiagnosticEventKind.UserException
+            && n.Message.Contains("thrown by the test", StringComparison.Ordinal));
     });
 
     [Fact, Contract(4)]
@@ -192,7 +209,8 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
             Loop loop = rig.Engine.GetLoop(0);
             loop.Post(static () => throw new InvalidDataException("thrown by the test"));
             loop.StartTimer(TimeSpan.Zero, static _ => throw new InvalidDataException("thrown by the test"));
-            rig.Until(() => rig.Notices.Count(static n => n.Kind == DiagnosticEventKind.UserException) == 2, "two notices");
+            rig.Until(() => rig.Notices.Count(static n => n.Kind == DiagnosticEventKind.UserException) == 2,
+                "two notices");
             Peer peer = rig.ConnectPeer(server.EndPoint!);
             peer.Write("x");
             Assert.Equal("x", peer.ReadText(1));
@@ -210,7 +228,13 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
                 group.Broadcast(new byte[5000]);
                 x.Send("y"u8);
             },
-            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitBytes = 4096, OnDiagnosticEvent = static _ => throw new InvalidDataException("no") });
+            new ServerOptions
+            {
+                Engine = rig.Engine,
+                EndPoint = rig.NewAddress(),
+                SendLimitBytes = 4096,
+                OnDiagnosticEvent = static _ => throw new InvalidDataException("no")
+            });
         for (int i = 0; i < 3; i++)
         {
             Peer peer = rig.ConnectPeer(server.EndPoint!);
@@ -299,26 +323,52 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
                     server.Sessions.Broadcast("never"u8, _ => { Throw(); return true; });
                     break;
                 case "SelectCertificate":
-                    ServerOptions choosing = new() { Engine = rig.Engine, EndPoint = rig.NewAddress(), Tls = rig.WithProvider(new TlsOptions { SelectCertificate = _ => { Throw(); return null; } }) };
+                    ServerOptions choosing = new()
+                    {
+                        Engine = rig.Engine,
+                        EndPoint = rig.NewAddress(),
+                        Tls = rig.WithProvider(new TlsOptions { SelectCertificate = _ => { Throw(); return null; } })
+                    };
                     RecordingServer chooser = rig.Serve(null, choosing);
-                    TlsPeer asks = rig.Secure(rig.ConnectPeer(chooser.EndPoint!), isAccepted: false, TestCertificates.ClientOptions, "chat.test");
+                    TlsPeer asks = rig.Secure(rig.ConnectPeer(chooser.EndPoint!), isAccepted: false,
+                        TestCertificates.ClientOptions, "chat.test");
                     rig.Until(() => chooser.ReadCounters().TlsFailed == 1, "the handshake to fail");
                     asks.Close();
                     break;
                 case "Verify":
-                    RecordingServer secure = rig.Serve(null, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), Tls = TestCertificates.ServerOptions });
-                    TlsOptions doubts = rig.WithProvider(new TlsOptions { HostName = "chat.test", Roots = TestCertificates.Roots, Verify = _ => { Throw(); return true; } });
-                    Assert.Throws<NetworkException>(() => rig.Await(rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = secure.EndPoint, Tls = doubts }).ConnectAsync()));
+                    RecordingServer secure = rig.Serve(null, new ServerOptions
+                    {
+                        Engine = rig.Engine,
+                        EndPoint = rig.NewAddress(),
+                        Tls = TestCertificates.ServerOptions
+                    });
+                    TlsOptions doubts = rig.WithProvider(new TlsOptions
+                    {
+                        HostName = "chat.test",
+                        Roots = TestCertificates.Roots,
+                        Verify = _ => { Throw(); return true; }
+                    });
+                    Assert.Throws<NetworkException>(() => rig.Await(rig.MakeClient(
+                        new ClientOptions { Engine = rig.Engine, EndPoint = secure.EndPoint, Tls = doubts })
+                        .ConnectAsync()));
                     break;
                 case "StopWhen" or "OnGaveUp":
-                    ReconnectPolicy once = new() { InitialDelay = TimeSpan.FromMilliseconds(1), MaxAttempts = 1, StopWhen = where == "StopWhen" ? _ => { Throw(); return false; } : null };
-                    RecordingClient client = rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = rig.DeadAddress(), Reconnect = once });
+                    ReconnectPolicy once = new()
+                    {
+                        InitialDelay = TimeSpan.FromMilliseconds(1),
+                        MaxAttempts = 1,
+                        StopWhen = where == "StopWhen" ? _ => { Throw(); return false; } : null
+                    };
+                    RecordingClient client = rig.MakeClient(
+                        new ClientOptions { Engine = rig.Engine, EndPoint = rig.DeadAddress(), Reconnect = once });
                     client.OnEvent = text => { if (text.StartsWith("gave up", StringComparison.Ordinal)) Throw(); };
                     Assert.Throws<NetworkException>(() => rig.Await(client.ConnectAsync()));
                     client.Until("gave up Refused");
                     break;
                 case "datagram handler":
-                    DatagramSocket socket = new(new DatagramOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }, () => new BadHandler(Throw));
+                    DatagramSocket socket =
+                        new(new DatagramOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() },
+                            () => new BadHandler(Throw));
                     rig.Await(socket.StartAsync());
                     using (RawDatagrams sender = new(rig))
                     {
@@ -358,11 +408,13 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
             RecordingSession session = server.Connected(1);
             Loop loop = session.Loop;
             // An entry of an unknown kind, and work of an unknown resident: simulates defects of the library.
-            Assert.True(loop.Mailbox.PostInOrder(Whimbrel.Engines.DataKind.BroadcastGate, session.Connection!, session.Generation, new object()));
+            Assert.True(loop.Mailbox.PostInOrder(Whimbrel.Engines.DataKind.BroadcastGate, session.Connection!,
+                session.Generation, new object()));
             Assert.Equal(CloseCause.UserException, session.End());
             Assert.IsType<InvalidCastException>(session.Reason.Exception);
             rig.OnLoop(loop, () => loop.Schedule(new BrokenResident(loop)));
-            rig.Until(() => rig.Notices.Count(static n => n.Message.Contains("a step of", StringComparison.Ordinal)) == 2, "two notices");
+            rig.Until(() => rig.Notices.Count(static n => n.Message.Contains("a step of", StringComparison.Ordinal))
+                == 2, "two notices");
             peer.EndsInReset();
             bystander.Write("b");
             Assert.Equal("b", bystander.ReadText(1));
@@ -383,7 +435,8 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
             Whimbrel.Connections.Listener? broken = null;
             rig.OnLoop(loop, () =>
             {
-                broken = new Whimbrel.Connections.Listener(loop, new BrokenHost(rig.Engine, options), options, options.EndPoint!);
+                broken = new Whimbrel.Connections.Listener(loop, new BrokenHost(rig.Engine, options), options,
+                    options.EndPoint!);
                 broken.Start();
             });
             Peer victim = rig.ConnectPeer(rig.Await(broken!.Started));
@@ -400,15 +453,18 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
             Assert.Equal("b", bystander.ReadText(1));
             Assert.True(session.IsConnected);
 
-            void Told(int times) => rig.Until(() => rig.Engine.UserExceptionCount == times, "a notice, or that it was counted");
+            void Told(int times) =>
+                rig.Until(() => rig.Engine.UserExceptionCount == times, "a notice, or that it was counted");
         },
         loops: 1);
 
-    private sealed class BrokenHost(Engine engine, ServerOptions options) : Whimbrel.Connections.ConnectionHost(engine, options, isAccepting: true)
+    private sealed class BrokenHost(Engine engine, ServerOptions options)
+        : Whimbrel.Connections.ConnectionHost(engine, options, isAccepting: true)
     {
         internal override object Owner => this;
 
-        internal override void Accepted(Whimbrel.Connections.Listener listener, Whimbrel.Connections.RawSocket socket, Whimbrel.Connections.PeerAddress peer, System.Net.EndPoint local)
+        internal override void Accepted(Whimbrel.Connections.Listener listener, Whimbrel.Connections.RawSocket socket,
+            Whimbrel.Connections.PeerAddress peer, System.Net.EndPoint local)
         {
             listener.Loop.Discard(socket);
             throw new InvalidOperationException("thrown by the test");
@@ -422,7 +478,8 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
 
         internal override void SessionEnding(Session session) => throw NoSession();
 
-        internal override void SessionEnded(Session session, CloseReason reason, bool wasConnected) => throw NoSession();
+        internal override void SessionEnded(Session session, CloseReason reason, bool wasConnected) =>
+            throw NoSession();
 
         internal override void SessionReplaced(Session old, Session next) => throw NoSession();
 
@@ -450,7 +507,9 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
         if (rig.IsVirtual)
         {
             rig.Pass(TimeSpan.FromSeconds(61));
-            Assert.EndsWith(" more since the last notice of this.)", rig.Notices.Where(static n => n.Kind == DiagnosticEventKind.UserException).ElementAt(1).Message, StringComparison.Ordinal);
+            Assert.EndsWith(" more since the last notice of this.)",
+                rig.Notices.Where(static n => n.Kind == DiagnosticEventKind.UserException).ElementAt(1).Message,
+                StringComparison.Ordinal);
         }
 
         timer.Cancel();
@@ -484,44 +543,57 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
     // ------------------------------------------------------------------ without OnError
 
     [Fact, Contract(4)]
-    public void An_exception_of_a_session_without_OnError_is_reported_by_one_diagnostic_event_and_all_are_counted() => Run(rig =>
-    {
-        rig.Expect("OnReceived of SilentSession");
-        Server server = rig.Keep(new Server(rig.Scheduled(new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }), static () => new SilentSession()));
-        rig.Await(server.StartAsync());
-        for (int i = 0; i < 3; i++)
+    public void An_exception_of_a_session_without_OnError_is_reported_by_one_diagnostic_event_and_all_are_counted() =>
+        Run(rig =>
         {
-            Peer peer = rig.ConnectPeer(server.EndPoint!);
-            Try(() => peer.Write("x"));
-            int expected = i + 1;
-            rig.Until(() => server.ReadCounters().UserExceptions == expected && server.SessionCount == 0, "the session to end");
-        }
+            rig.Expect("OnReceived of SilentSession");
+            Server server = rig.Keep(
+                new Server(rig.Scheduled(new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }),
+                    static () => new SilentSession()));
+            rig.Await(server.StartAsync());
+            for (int i = 0; i < 3; i++)
+            {
+                Peer peer = rig.ConnectPeer(server.EndPoint!);
+                Try(() => peer.Write("x"));
+                int expected = i + 1;
+                rig.Until(() => server.ReadCounters().UserExceptions == expected && server.SessionCount == 0,
+                    "the session to end");
+            }
 
-        rig.Until(() => rig.Notices.Any(static n => n.Kind == DiagnosticEventKind.UserException), "the notice");
-        DiagnosticEvent notice = Assert.Single(rig.Notices, static n => n.Kind == DiagnosticEventKind.UserException);
-        Assert.Matches(@"^OnReceived of SilentSession \(session [0-9a-f]+\) threw InvalidDataException: not told to anybody\. Its connection was ended; other connections continue\. Override OnError to handle it yourself\.$", notice.Message);
-        Assert.Contains(nameof(SilentSession), Assert.IsType<InvalidDataException>(notice.Exception).StackTrace, StringComparison.Ordinal);
-        Assert.Equal("user-exception.md", notice.Page);
-        Assert.True(rig.Engine.UserExceptionCount >= 3);
-        if (!rig.IsVirtual) return;
-        rig.Pass(TimeSpan.FromSeconds(61));
-        Peer later = rig.ConnectPeer(server.EndPoint!);
-        Try(() => later.Write("x"));
-        rig.Until(() => rig.Notices.Count(static n => n.Kind == DiagnosticEventKind.UserException) == 2, "the next notice");
-        Assert.EndsWith("(2 more since the last notice of this.)", rig.Notices[^1].Message, StringComparison.Ordinal);
-    });
+            rig.Until(() => rig.Notices.Any(static n => n.Kind == DiagnosticEventKind.UserException), "the notice");
+            DiagnosticEvent notice = Assert.Single(rig.Notices,
+                static n => n.Kind == DiagnosticEventKind.UserException);
+            Assert.Matches(@"^OnReceived of SilentSession \(session [0-9a-f]+\) threw InvalidDataException: not told "
+                + @"to anybody\. Its connection was ended; other connections continue\. Override OnError to handle it "
+                + @"yourself\.$", notice.Message);
+            Assert.Contains(nameof(SilentSession), Assert.IsType<InvalidDataException>(notice.Exception).StackTrace,
+                StringComparison.Ordinal);
+            Assert.Equal("user-exception.md", notice.Page);
+            Assert.True(rig.Engine.UserExceptionCount >= 3);
+            if (!rig.IsVirtual) return;
+            rig.Pass(TimeSpan.FromSeconds(61));
+            Peer later = rig.ConnectPeer(server.EndPoint!);
+            Try(() => later.Write("x"));
+            rig.Until(() => rig.Notices.Count(static n => n.Kind == DiagnosticEventKind.UserException) == 2,
+                "the next notice");
+            Assert.EndsWith("(2 more since the last notice of this.)", rig.Notices[^1].Message,
+                StringComparison.Ordinal);
+        });
 
     [Fact, Contract(4)]
-    public void An_exception_of_an_async_void_override_after_its_await_is_a_diagnostic_event_and_does_not_end_the_process() => Run(rig =>
-    {
-        rig.Expect("an async void callback");
-        Server server = rig.Keep(new Server(rig.Scheduled(new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }), static () => new AsyncVoidSession()));
-        rig.Await(server.StartAsync());
-        Peer peer = rig.ConnectPeer(server.EndPoint!);
-        rig.Until(() => rig.Notices.Any(static n => n.Exception is InvalidDataException), "the notice");
-        Assert.Equal(1, server.SessionCount);
-        peer.Write("x");
-    });
+    public void An_exception_of_an_async_void_override_after_its_await_is_a_diagnostic_event_and_does_not_end_the_process() =>
+        Run(rig =>
+        {
+            rig.Expect("an async void callback");
+            Server server = rig.Keep(
+                new Server(rig.Scheduled(new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }),
+                    static () => new AsyncVoidSession()));
+            rig.Await(server.StartAsync());
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
+            rig.Until(() => rig.Notices.Any(static n => n.Exception is InvalidDataException), "the notice");
+            Assert.Equal(1, server.SessionCount);
+            peer.Write("x");
+        });
 
     private sealed class AsyncVoidSession : Session
     {
@@ -535,7 +607,8 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
     [Fact, Contract(4)]
     public void A_session_with_an_OnError_of_its_own_is_counted_and_gets_no_diagnostic_event() => Run(rig =>
     {
-        RecordingServer server = rig.Serve(static s => s.AtReceived = static (_, _) => throw new InvalidDataException("thrown by the test"));
+        RecordingServer server =
+            rig.Serve(static s => s.AtReceived = static (_, _) => throw new InvalidDataException("thrown by the test"));
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         Try(() => peer.Write("x"));
         server.Session().End();
@@ -547,41 +620,51 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
     [Theory, Contract(4)]
     [InlineData(true)]
     [InlineData(false)]
-    public void A_factory_that_throws_or_returns_null_is_reported_by_one_diagnostic_event_of_a_server_without_OnError(bool throws) => Run(rig =>
-    {
-        rig.Expect("The factory of the server");
-        Func<Session> factory = throws ? static () => throw new InvalidDataException("no session") : static () => null!;
-        Server server = rig.Keep(new Server(rig.Scheduled(new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }), factory));
-        rig.Await(server.StartAsync());
-        for (int i = 0; i < 3; i++) rig.ConnectPeer(server.EndPoint!).EndsInReset();
-        rig.Until(() => server.ReadCounters().UserExceptions == 3, "the count");
-        rig.Until(() => rig.Notices.Any(static n => n.Kind == DiagnosticEventKind.UserException), "the notice");
-        DiagnosticEvent notice = Assert.Single(rig.Notices, static n => n.Kind == DiagnosticEventKind.UserException);
-        Assert.StartsWith($"The factory of the server threw {(throws ? "InvalidDataException: no session" : "InvalidOperationException: The factory must give a new session for each connection, and gave null.")}".TrimEnd('.'), notice.Message, StringComparison.Ordinal);
-    });
+    public void A_factory_that_throws_or_returns_null_is_reported_by_one_diagnostic_event_of_a_server_without_OnError(
+        bool throws) => Run(rig =>
+        {
+            rig.Expect("The factory of the server");
+            Func<Session> factory =
+                throws ? static () => throw new InvalidDataException("no session") : static () => null!;
+            Server server = rig.Keep(new Server(
+                rig.Scheduled(new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }), factory));
+            rig.Await(server.StartAsync());
+            for (int i = 0; i < 3; i++) rig.ConnectPeer(server.EndPoint!).EndsInReset();
+            rig.Until(() => server.ReadCounters().UserExceptions == 3, "the count");
+            rig.Until(() => rig.Notices.Any(static n => n.Kind == DiagnosticEventKind.UserException), "the notice");
+            DiagnosticEvent notice = Assert.Single(rig.Notices,
+                static n => n.Kind == DiagnosticEventKind.UserException);
+            Assert.StartsWith(
+                $"The factory of the server threw {(throws ? "InvalidDataException: no session" : "InvalidOperationException: The factory must give a new session for each connection, and gave null.")}"
+                    .TrimEnd('.'), notice.Message, StringComparison.Ordinal);
+        });
 
     [Fact]
     public void Exceptions_of_a_datagram_handler_without_OnError_are_reported_by_one_diagnostic_event() => Run(rig =>
     {
         rig.Expect("OnReceived of SilentHandler");
-        DatagramSocket socket = new(new DatagramOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }, static () => new SilentHandler());
+        DatagramSocket socket = new(new DatagramOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() },
+            static () => new SilentHandler());
         rig.Await(socket.StartAsync());
         using RawDatagrams peer = new(rig);
         for (int i = 0; i < 3; i++) peer.Send(Bytes("x"), socket.EndPoint!);
         rig.Until(() => socket.ReadCounters().HandlerErrors == 3, "the exceptions");
         rig.Await(socket.DisposeAsync());
         DiagnosticEvent notice = Assert.Single(rig.Notices, static n => n.Kind == DiagnosticEventKind.UserException);
-        Assert.StartsWith($"OnReceived of SilentHandler (datagrams at {socket.EndPoint}) threw InvalidDataException: not told to anybody.", notice.Message, StringComparison.Ordinal);
+        Assert.StartsWith($"OnReceived of SilentHandler (datagrams at {socket.EndPoint}) threw InvalidDataException: "
+            + $"not told to anybody.", notice.Message, StringComparison.Ordinal);
     });
 
     private sealed class SilentHandler : DatagramHandler
     {
-        protected override void OnReceived(ReadOnlySpan<byte> datagram, in DatagramPeer peer) => throw new InvalidDataException("not told to anybody");
+        protected override void OnReceived(ReadOnlySpan<byte> datagram, in DatagramPeer peer) =>
+            throw new InvalidDataException("not told to anybody");
     }
 
     private sealed class SilentSession : Session
     {
-        protected override void OnReceived(ReadOnlySpan<byte> data) => throw new InvalidDataException("not told to anybody");
+        protected override void OnReceived(ReadOnlySpan<byte> data) =>
+            throw new InvalidDataException("not told to anybody");
     }
 
     private static void ThrowIn(RecordingSession session, string where, Exception exception)

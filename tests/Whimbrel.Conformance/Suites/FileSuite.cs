@@ -156,7 +156,8 @@ public abstract class FileSuite(Transport transport) : TrafficSuite(transport)
         while (left > 0)
         {
             int got = 0;
-            rig.Until(() => (got = peer.TryRead(buffer.AsSpan(0, (int)Math.Min(left, buffer.Length)))) > 0, $"the {left} bytes that are left");
+            rig.Until(() => (got = peer.TryRead(buffer.AsSpan(0, (int)Math.Min(left, buffer.Length)))) > 0,
+                $"the {left} bytes that are left");
             left -= got;
             tail = [.. tail, .. buffer.AsSpan(Math.Max(0, got - 1000), Math.Min(got, 1000))];
             tail = tail[Math.Max(0, tail.Length - 1000)..];
@@ -283,7 +284,8 @@ public abstract class FileSuite(Transport transport) : TrafficSuite(transport)
                 x.Send(Outgoing.File(source, 0, data.Length).WithHead("go "u8));
                 // With thread-pool scheduling the file is sent before the upgrade, and a fast peer may start in
                 // between.
-                x.CallUpgrade(rig.WithProvider(TestCertificates.ServerOptions), rig.IsPool ? UnreadBytes.PassToTls : UnreadBytes.Refuse);
+                x.CallUpgrade(rig.WithProvider(TestCertificates.ServerOptions),
+                    rig.IsPool ? UnreadBytes.PassToTls : UnreadBytes.Refuse);
             }
             else
             {
@@ -327,12 +329,14 @@ public abstract class FileSuite(Transport transport) : TrafficSuite(transport)
         using TestFile file = new(data);
         FileSource source = new(file.Path);
         FileSource second = source.AddReference();
-        RecordingServer server = rig.Serve(s => s.AtConnected = x => x.Send(Outgoing.File(source, 0, data.Length).WithHead("x"u8)));
+        RecordingServer server =
+            rig.Serve(s => s.AtConnected = x => x.Send(Outgoing.File(source, 0, data.Length).WithHead("x"u8)));
         Peer[] peers = [.. Enumerable.Range(0, 20).Select(_ => rig.ConnectPeer(server.EndPoint!))];
         foreach (Peer peer in peers) Assert.Equal([(byte)'x', .. data], peer.Read(data.Length + 1));
         source.Dispose();
         // Some are sending it when the last reference is released.
-        foreach (RecordingSession session in rig.Sessions) Assert.Equal(SendResult.Queued, session.Send(Outgoing.File(second, 0, data.Length)));
+        foreach (RecordingSession session in rig.Sessions)
+            Assert.Equal(SendResult.Queued, session.Send(Outgoing.File(second, 0, data.Length)));
         second.Dispose();
         foreach (Peer peer in peers) Assert.Equal(data, peer.Read(data.Length));
         rig.Until(() => source.OpenFile.Handle.IsClosed, "the file to be closed");
@@ -347,19 +351,23 @@ public abstract class FileSuite(Transport transport) : TrafficSuite(transport)
         (RecordingSession session, Peer peer) = Pair(rig);
         byte[] before = [.. Clog(rig, session), .. FillTo(rig, session, FileRange.ChargeBytes + 3)];
         // One byte more than there is space for; a second send waits after it although it would fit.
-        ValueTask<SendResult> first = session.SendAsync(Outgoing.File(source, 0, data.Length).WithHead("head"u8.ToArray()));
+        ValueTask<SendResult> first = session.SendAsync(Outgoing.File(source, 0, data.Length)
+            .WithHead("head"u8.ToArray()));
         ValueTask<SendResult> second = session.SendAsync(Outgoing.File(source, 10, 20));
         using CancellationTokenSource cancel = new();
-        ValueTask<SendResult> third = session.SendAsync(Outgoing.File(source, 0, 5).WithHead("not this"u8.ToArray()), cancel.Token);
+        ValueTask<SendResult> third = session.SendAsync(Outgoing.File(source, 0, 5).WithHead("not this"u8.ToArray()),
+            cancel.Token);
         rig.Settle();
         Assert.False(first.IsCompleted || second.IsCompleted || third.IsCompleted);
         cancel.Cancel();
         rig.Until(() => third.IsCompleted, "the third to be given up");
         Assert.True(third.IsCanceled);
-        Assert.Equal([.. before, .. "head"u8, .. data, .. data[10..30]], peer.Read(before.Length + 4 + data.Length + 20));
+        Assert.Equal([.. before, .. "head"u8, .. data, .. data[10..30]],
+            peer.Read(before.Length + 4 + data.Length + 20));
         Assert.Equal((SendResult.Queued, SendResult.Queued), (rig.Await(first), rig.Await(second)));
         // With space it is queued immediately.
-        Assert.Equal(SendResult.Queued, rig.Await(session.SendAsync(Outgoing.File(source, 0, data.Length).WithHead("again "u8.ToArray()))));
+        Assert.Equal(SendResult.Queued,
+            rig.Await(session.SendAsync(Outgoing.File(source, 0, data.Length).WithHead("again "u8.ToArray()))));
         Assert.Equal([.. "again "u8, .. data], peer.Read(6 + data.Length));
         UntilClosed(rig, source);
     });
@@ -398,7 +406,9 @@ public abstract class FileSuite(Transport transport) : TrafficSuite(transport)
             {
                 // Every second message has a file, the others only a head.
                 bool hasFile = head[1] % 2 == 0;
-                if ((hasFile ? session.Send(Outgoing.File(source, head[1], 60_000).WithHead(head)) : session.Send(head)) != SendResult.Queued) return false;
+                if ((hasFile ? session.Send(Outgoing.File(source, head[1], 60_000).WithHead(head)) : session.Send(head))
+                    != SendResult.Queued)
+                    return false;
                 return ++head[1] == Messages;
             });
         }
@@ -429,7 +439,8 @@ public abstract class FileSuite(Transport transport) : TrafficSuite(transport)
         while (count > 0)
         {
             int got = 0;
-            rig.Until(() => (got = peer.TryRead(buffer.AsSpan(0, (int)Math.Min(count, buffer.Length)))) > 0, $"{count} more bytes");
+            rig.Until(() => (got = peer.TryRead(buffer.AsSpan(0, (int)Math.Min(count, buffer.Length)))) > 0,
+                $"{count} more bytes");
             Assert.False(buffer.AsSpan(0, got).ContainsAnyExcept((byte)0));
             count -= got;
         }

@@ -51,7 +51,8 @@ public abstract class FlushSuite(Transport transport) : TrafficSuite(transport)
     [Fact, Contract(6, 14)]
     public void Data_accepted_by_SendAsync_is_sent_while_the_callback_continues() => Run(rig =>
     {
-        Assert.SkipUnless(rig.IsPool && !rig.IsVirtual, "Only a callback on the pool of a real engine sends before it returns.");
+        Assert.SkipUnless(rig.IsPool && !rig.IsVirtual,
+            "Only a callback on the pool of a real engine sends before it returns.");
         using SemaphoreSlim read = new(0);
         int gaveUp = 0;
         RecordingServer server = rig.Serve(s => s.AtReceived = (x, _) =>
@@ -107,7 +108,13 @@ public abstract class FlushSuite(Transport transport) : TrafficSuite(transport)
                     x.Flush();
                 }
             },
-            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitBytes = 4_000_000, SendBufferBytes = 8192 });
+            new ServerOptions
+            {
+                Engine = rig.Engine,
+                EndPoint = rig.NewAddress(),
+                SendLimitBytes = 4_000_000,
+                SendBufferBytes = 8192
+            });
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
         Assert.True(peer.Read(all.Length).AsSpan().SequenceEqual(all));
@@ -154,7 +161,9 @@ public abstract class FlushSuite(Transport transport) : TrafficSuite(transport)
     public void A_Flush_wakes_the_loop_also_when_every_thread_of_the_pool_is_busy() => Run(
         rig =>
         {
-            Assert.SkipUnless(rig.IsPool && !rig.IsVirtual && rig.Engine.Kind is EngineKind.Epoll or EngineKind.Uring && rig.Tls == TlsKind.None, "Needs callbacks on the pool and an engine that does not use the pool itself.");
+            Assert.SkipUnless(rig.IsPool && !rig.IsVirtual && rig.Engine.Kind is EngineKind.Epoll or EngineKind.Uring
+                && rig.Tls == TlsKind.None,
+                "Needs callbacks on the pool and an engine that does not use the pool itself.");
             using ManualResetEventSlim begun = new();
             using ManualResetEventSlim go = new();
             using ManualResetEventSlim read = new();

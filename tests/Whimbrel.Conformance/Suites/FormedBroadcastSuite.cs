@@ -5,7 +5,8 @@ namespace Whimbrel.Conformance;
 /// <summary>Contract 17 for broadcasts encoded per class of members, and for broadcasts of shared bytes.</summary>
 public abstract class FormedBroadcastSuite(Transport transport) : TrafficSuite(transport)
 {
-    private static void Write(string text, int memberClass, IBufferWriter<byte> output) => output.Write(Bytes($"{memberClass}[{text}]"));
+    private static void Write(string text, int memberClass, IBufferWriter<byte> output) =>
+        output.Write(Bytes($"{memberClass}[{text}]"));
 
     // The requested classes, in order, and the number of calls on a thread other than the caller's.
     private sealed class Asked
@@ -37,7 +38,8 @@ public abstract class FormedBroadcastSuite(Transport transport) : TrafficSuite(t
         }
     }
 
-    private static SessionGroup Joined(Rig rig, List<(RecordingSession Session, Peer Peer)> pairs, bool onLoop, Func<int, int> classOf)
+    private static SessionGroup Joined(Rig rig, List<(RecordingSession Session, Peer Peer)> pairs, bool onLoop,
+        Func<int, int> classOf)
     {
         SessionGroup group = new("classes");
         for (int i = 0; i < pairs.Count; i++)
@@ -63,7 +65,8 @@ public abstract class FormedBroadcastSuite(Transport transport) : TrafficSuite(t
         {
             Assert.Equal(SendResult.Queued, group.Broadcast("hello", asked.Encoder()));
             Assert.Equal(SendResult.Queued, group.Broadcast("but one", asked.Encoder(), pairs[1].Session));
-            Assert.Equal(SendResult.Queued, group.Broadcast("end", asked.Encoder(), s => !ReferenceEquals(s, pairs[2].Session)));
+            Assert.Equal(SendResult.Queued,
+                group.Broadcast("end", asked.Encoder(), s => !ReferenceEquals(s, pairs[2].Session)));
         });
         for (int i = 0; i < pairs.Count; i++)
         {
@@ -93,20 +96,25 @@ public abstract class FormedBroadcastSuite(Transport transport) : TrafficSuite(t
         pairs[0].Session.Abort();
         pairs[0].Session.End();
         rig.Until(() => group.Count == 2, "two to be left");
-        Assert.Equal(new BroadcastResult(2, 0), rig.Await(group.BroadcastAsync("b", asked.Encoder(), Timeout.InfiniteTimeSpan)));
+        Assert.Equal(new BroadcastResult(2, 0),
+            rig.Await(group.BroadcastAsync("b", asked.Encoder(), Timeout.InfiniteTimeSpan)));
         Assert.Equal("0122", asked.Classes);
         // A member that joins again may have another class.
         group.Join(pairs[1].Session, 5);
         group.Join(pairs[1].Session, 6); // is a member already
         rig.Until(() => group.Count == 3, "one to come back");
-        Assert.Equal(new BroadcastResult(1, 0), rig.Await(group.BroadcastAsync("c", static (text, memberClass, output) => { if (memberClass == 5) Write(text, memberClass, output); }, Timeout.InfiniteTimeSpan)));
+        Assert.Equal(new BroadcastResult(1, 0), rig.Await(group.BroadcastAsync("c",
+            static (text, memberClass, output) => { if (memberClass == 5) Write(text, memberClass, output); },
+            Timeout.InfiniteTimeSpan)));
         // All sessions of a server have class 0.
-        Assert.Equal(new BroadcastResult(3, 0), rig.Await(server.Sessions.BroadcastAsync("d", asked.Encoder(), Timeout.InfiniteTimeSpan)));
+        Assert.Equal(new BroadcastResult(3, 0),
+            rig.Await(server.Sessions.BroadcastAsync("d", asked.Encoder(), Timeout.InfiniteTimeSpan)));
         Assert.Equal("01220", asked.Classes);
         Assert.Equal("5[c]0[d]", pairs[1].Peer.ReadText(8));
         Assert.Equal("2[a]2[b]0[d]", pairs[2].Peer.ReadText(12));
         Assert.Equal("2[a]2[b]0[d]", pairs[3].Peer.ReadText(12));
-        Assert.Equal(SendResult.Queued, new SessionGroup().Broadcast("", static (_, _, _) => Assert.Fail("the group is empty")));
+        Assert.Equal(SendResult.Queued,
+            new SessionGroup().Broadcast("", static (_, _, _) => Assert.Fail("the group is empty")));
         Assert.Throws<ArgumentOutOfRangeException>(() => group.Join(pairs[1].Session, 16));
         Assert.Throws<ArgumentOutOfRangeException>(() => group.Join(pairs[1].Session, -1));
     });
@@ -152,14 +160,15 @@ public abstract class FormedBroadcastSuite(Transport transport) : TrafficSuite(t
         byte[] all = Pattern(100_000, 3);
         foreach (int length in lengths)
         {
-            Task<BroadcastResult> sent = Start(rig, pairs[2].Session, onLoop, () => group.BroadcastAsync<ReadOnlySpan<byte>>(
-                all.AsSpan(0, length),
-                static (bytes, memberClass, output) =>
-                {
-                    output.Write([(byte)memberClass]);
-                    for (int i = 0; i < (memberClass == 1 ? 2 : 1); i++) output.Write(bytes);
-                },
-                TimeSpan.FromSeconds(20)));
+            Task<BroadcastResult> sent = Start(rig, pairs[2].Session, onLoop,
+                () => group.BroadcastAsync<ReadOnlySpan<byte>>(
+                    all.AsSpan(0, length),
+                    static (bytes, memberClass, output) =>
+                    {
+                        output.Write([(byte)memberClass]);
+                        for (int i = 0; i < (memberClass == 1 ? 2 : 1); i++) output.Write(bytes);
+                    },
+                    TimeSpan.FromSeconds(20)));
             Assert.Equal(new BroadcastResult(6, 0), Await(rig, sent));
         }
 
@@ -167,8 +176,11 @@ public abstract class FormedBroadcastSuite(Transport transport) : TrafficSuite(t
         {
             foreach (int length in lengths)
             {
-                byte[] expected = i % 3 == 1 ? [1, .. all.AsSpan(0, length), .. all.AsSpan(0, length)] : [(byte)(i % 3), .. all.AsSpan(0, length)];
-                Assert.True(pairs[i].Peer.Read(expected.Length).AsSpan().SequenceEqual(expected), $"{length} bytes for member {i}");
+                byte[] expected = i % 3 == 1
+                    ? [1, .. all.AsSpan(0, length), .. all.AsSpan(0, length)]
+                    : [(byte)(i % 3), .. all.AsSpan(0, length)];
+                Assert.True(pairs[i].Peer.Read(expected.Length).AsSpan().SequenceEqual(expected),
+                    $"{length} bytes for member {i}");
             }
         }
     });
@@ -188,8 +200,10 @@ public abstract class FormedBroadcastSuite(Transport transport) : TrafficSuite(t
         Asked asked = new();
         At(rig, pairs[0].Session, onLoop, () =>
         {
-            Assert.Equal("on purpose", Assert.Throws<InvalidOperationException>(() => { group.Broadcast("x", bad); }).Message);
-            Assert.Equal("on purpose", Assert.Throws<InvalidOperationException>(() => { _ = group.BroadcastAsync("x", bad, TimeSpan.Zero); }).Message);
+            Assert.Equal("on purpose",
+                Assert.Throws<InvalidOperationException>(() => { group.Broadcast("x", bad); }).Message);
+            Assert.Equal("on purpose", Assert.Throws<InvalidOperationException>(
+                () => { _ = group.BroadcastAsync("x", bad, TimeSpan.Zero); }).Message);
             // A broadcast of another group in the middle of one.
             group.Broadcast("outer", (text, memberClass, output) =>
             {
@@ -217,9 +231,11 @@ public abstract class FormedBroadcastSuite(Transport transport) : TrafficSuite(t
             output.Write(bytes);
             if (memberClass == 1) output.Write("+"u8);
         };
-        Assert.Equal(new BroadcastResult(2, 0), rig.Await(group.BroadcastAsync(half, encoder, Timeout.InfiniteTimeSpan)));
+        Assert.Equal(new BroadcastResult(2, 0),
+            rig.Await(group.BroadcastAsync(half, encoder, Timeout.InfiniteTimeSpan)));
         // Twice half the limit fits, twice half and a byte does not.
-        Assert.Equal(new BroadcastResult(1, 1), rig.Await(group.BroadcastAsync(half, encoder, Timeout.InfiniteTimeSpan)));
+        Assert.Equal(new BroadcastResult(1, 1),
+            rig.Await(group.BroadcastAsync(half, encoder, Timeout.InfiniteTimeSpan)));
         Assert.Equal(1, server.ReadCounters().BroadcastsDropped);
         rig.OnLoop(pairs[0].Session, () => pairs[0].Session.Gate = BroadcastGate.Open);
         rig.OnLoop(pairs[1].Session, () => pairs[1].Session.Gate = BroadcastGate.Open);
@@ -235,50 +251,56 @@ public abstract class FormedBroadcastSuite(Transport transport) : TrafficSuite(t
     [InlineData(true, 16_384)]
     [InlineData(false, 16_383)]
     [InlineData(false, 0)]
-    public void Shared_bytes_reach_all_members_and_go_back_once_when_the_last_has_sent_them(bool onLoop, int length) => Run(rig =>
-    {
-        (_, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 6);
-        SessionGroup group = Joined(rig, pairs, onLoop, static i => i);
-        byte[] bytes = Pattern(length + 100, 8);
-        Memory owner = new(bytes);
-        SharedBytes shared = new(owner, length + 100);
-        At(rig, pairs[0].Session, onLoop, () =>
+    public void Shared_bytes_reach_all_members_and_go_back_once_when_the_last_has_sent_them(bool onLoop, int length) =>
+        Run(rig =>
         {
-            Assert.Equal(SendResult.Queued, group.Broadcast(shared, 30, length));
-            Assert.Equal(SendResult.Queued, group.Broadcast(shared, 0, length, pairs[1].Session));
-        });
-        Task<BroadcastResult> counted = Start(rig, pairs[0].Session, onLoop, () =>
-        {
-            ValueTask<BroadcastResult> task = group.BroadcastAsync(shared, 50, length, Timeout.InfiniteTimeSpan, predicate: s => !ReferenceEquals(s, pairs[2].Session));
-            shared.Dispose();
-            return task;
-        });
-        Assert.Equal(length == 0 ? default : new BroadcastResult(5, 0), Await(rig, counted));
-        for (int i = 0; i < pairs.Count; i++)
-        {
-            byte[] expected = [.. bytes.AsSpan(30, length), .. i == 1 ? default : bytes.AsSpan(0, length), .. i == 2 ? default : bytes.AsSpan(50, length)];
-            Assert.True(pairs[i].Peer.Read(expected.Length).AsSpan().SequenceEqual(expected), $"member {i}");
-        }
+            (_, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 6);
+            SessionGroup group = Joined(rig, pairs, onLoop, static i => i);
+            byte[] bytes = Pattern(length + 100, 8);
+            Memory owner = new(bytes);
+            SharedBytes shared = new(owner, length + 100);
+            At(rig, pairs[0].Session, onLoop, () =>
+            {
+                Assert.Equal(SendResult.Queued, group.Broadcast(shared, 30, length));
+                Assert.Equal(SendResult.Queued, group.Broadcast(shared, 0, length, pairs[1].Session));
+            });
+            Task<BroadcastResult> counted = Start(rig, pairs[0].Session, onLoop, () =>
+            {
+                ValueTask<BroadcastResult> task = group.BroadcastAsync(shared, 50, length, Timeout.InfiniteTimeSpan,
+                    predicate: s => !ReferenceEquals(s, pairs[2].Session));
+                shared.Dispose();
+                return task;
+            });
+            Assert.Equal(length == 0 ? default : new BroadcastResult(5, 0), Await(rig, counted));
+            for (int i = 0; i < pairs.Count; i++)
+            {
+                byte[] expected = [.. bytes.AsSpan(30, length), .. i == 1 ? default : bytes.AsSpan(0, length),
+                    .. i == 2 ? default : bytes.AsSpan(50, length)];
+                Assert.True(pairs[i].Peer.Read(expected.Length).AsSpan().SequenceEqual(expected), $"member {i}");
+            }
 
-        rig.Until(() => owner.Disposals > 0, "the memory to be given back");
-        rig.Settle();
-        Assert.Equal(1, owner.Disposals);
-        Assert.Throws<ObjectDisposedException>(() => { group.Broadcast(shared, 0, length); });
-    });
+            rig.Until(() => owner.Disposals > 0, "the memory to be given back");
+            rig.Settle();
+            Assert.Equal(1, owner.Disposals);
+            Assert.Throws<ObjectDisposedException>(() => { group.Broadcast(shared, 0, length); });
+        });
 
     [Fact, Contract(17)]
     public void Shared_bytes_are_released_also_when_members_end_are_held_or_have_no_space() => Run(rig =>
     {
         rig.Expect("slow consumer");
-        (_, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 5, Narrow(rig, SlowConsumer.Wait, limit: 100_000));
+        (_, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 5,
+            Narrow(rig, SlowConsumer.Wait, limit: 100_000));
         SessionGroup group = Joined(rig, pairs, onLoop: false, static _ => 0);
         Memory owner = new(Pattern(60_000, 9));
         SharedBytes shared = new(owner, 60_000);
         rig.OnLoop(pairs[0].Session, () => pairs[0].Session.Gate = BroadcastGate.Held);
         rig.OnLoop(pairs[1].Session, () => pairs[1].Session.Gate = BroadcastGate.Held);
         rig.OnLoop(pairs[2].Session, () => pairs[2].Session.Gate = BroadcastGate.Shut);
-        Assert.Equal(new BroadcastResult(4, 1), rig.Await(group.BroadcastAsync(shared, 0, 60_000, Timeout.InfiniteTimeSpan)));
-        Assert.Equal(2, rig.Await(group.BroadcastAsync(shared, 0, 60_000, Timeout.InfiniteTimeSpan, predicate: s => pairs.FindIndex(p => ReferenceEquals(p.Session, s)) < 3)).Skipped - 1);
+        Assert.Equal(new BroadcastResult(4, 1),
+            rig.Await(group.BroadcastAsync(shared, 0, 60_000, Timeout.InfiniteTimeSpan)));
+        Assert.Equal(2, rig.Await(group.BroadcastAsync(shared, 0, 60_000, Timeout.InfiniteTimeSpan,
+            predicate: s => pairs.FindIndex(p => ReferenceEquals(p.Session, s)) < 3)).Skipped - 1);
         shared.Dispose();
         Assert.Equal(0, owner.Disposals);
         rig.OnLoop(pairs[1].Session, () => pairs[1].Session.Gate = BroadcastGate.Open);

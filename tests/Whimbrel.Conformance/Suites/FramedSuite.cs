@@ -32,7 +32,8 @@ public abstract class FramedSuite(Transport transport) : TrafficSuite(transport)
             format.Write(stream, message, name == "prefix" ? [(byte)i, 7] : default);
         }
 
-        Peer peer = rig.ConnectPeer(Serve(rig, () => new Messages(format, static (s, message, header) => s.SendFrame(message, header))).EndPoint!);
+        Peer peer = rig.ConnectPeer(Serve(rig,
+            () => new Messages(format, static (s, message, header) => s.SendFrame(message, header))).EndPoint!);
         byte[] all = stream.WrittenSpan.ToArray();
         for (int at = 0, piece = 1; at < all.Length; at += piece, piece = (piece * 3 % 1021) + 1)
         {
@@ -53,7 +54,8 @@ public abstract class FramedSuite(Transport transport) : TrafficSuite(transport)
         rig.Until(() => session.Ended is not null, "the end");
         Assert.Equal(["hello"], session.All);
         Assert.Equal(FrameError.TooLong, session.FrameError);
-        Assert.Equal((CloseCause.ProtocolError, FrameError.TooLong), (session.Ended!.Value.Cause, session.Ended.Value.FrameError));
+        Assert.Equal((CloseCause.ProtocolError, FrameError.TooLong),
+            (session.Ended!.Value.Cause, session.Ended.Value.FrameError));
     });
 
     [Fact, Contract(10)]
@@ -107,7 +109,8 @@ public abstract class FramedSuite(Transport transport) : TrafficSuite(transport)
 
     private static Server Serve(Rig rig, Func<Session> factory, ServerOptions? options = null)
     {
-        Server server = rig.Keep(new Server(rig.Scheduled(options ?? new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }), factory));
+        Server server = rig.Keep(new Server(
+            rig.Scheduled(options ?? new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }), factory));
         rig.Await(server.StartAsync());
         return server;
     }

@@ -26,11 +26,14 @@ public abstract class GatheringSuite(Transport transport) : TrafficSuite(transpo
     [InlineData("for each on the loop")]
     public void Data_sent_in_a_callback_precedes_what_it_sends_from_another_thread(string kind) => Run(rig =>
     {
-        Assert.SkipWhen(rig.IsVirtual && (kind is "awaited broadcast" or "awaited large" || kind.EndsWith("loop", StringComparison.Ordinal)), "The memory engine runs everything on one thread, so no thread can wait for the loop.");
+        Assert.SkipWhen(rig.IsVirtual
+            && (kind is "awaited broadcast" or "awaited large" || kind.EndsWith("loop", StringComparison.Ordinal)),
+            "The memory engine runs everything on one thread, so no thread can wait for the loop.");
         using TestFile file = new(Bytes("file"));
         FileSource source = new(file.Path);
         SessionGroup group = new();
-        byte[] there = kind.Contains("large", StringComparison.Ordinal) ? Pattern(40_000) : kind == "file" ? Bytes("there file") : Bytes("there");
+        byte[] there = kind.Contains("large", StringComparison.Ordinal) ? Pattern(40_000)
+            : kind == "file" ? Bytes("there file") : Bytes("there");
         List<byte> expected = [];
         RecordingServer server = null!;
         server = rig.Serve(s =>
@@ -62,14 +65,17 @@ public abstract class GatheringSuite(Transport transport) : TrafficSuite(transpo
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         server.Connected();
         rig.Until(() => group.Count == 1, "the session to have joined");
-        for (int i = 0; i < 3; i++) expected.AddRange([.. "1"u8, .. there, .. "23"u8, .. there, .. "4"u8, .. there, .. "56"u8, .. there, .. "7"u8]);
+        for (int i = 0; i < 3; i++)
+            expected.AddRange([.. "1"u8, .. there, .. "23"u8, .. there, .. "4"u8, .. there, .. "56"u8,
+                .. there, .. "7"u8]);
         for (int i = 0; i < 3; i++)
         {
             peer.Write("x");
             Assert.Equal(expected.ToArray(), peer.Read(expected.Count));
         }
 
-        if (kind == "send") rig.Until(() => server.ReadCounters().MessagesSent == 3 * 3 * (6 + 4), "each message to be counted once");
+        if (kind == "send")
+            rig.Until(() => server.ReadCounters().MessagesSent == 3 * 3 * (6 + 4), "each message to be counted once");
 
         void Elsewhere(RecordingSession x) => OnThread(() => SendThere(x));
 
@@ -110,7 +116,8 @@ public abstract class GatheringSuite(Transport transport) : TrafficSuite(transpo
                     Queued(server.Broadcast(there));
                     break;
                 case "awaited broadcast":
-                    Assert.Equal(SendResult.Queued, group.BroadcastAsync(there, s_patience).AsTask().GetAwaiter().GetResult().Result);
+                    Assert.Equal(SendResult.Queued,
+                        group.BroadcastAsync(there, s_patience).AsTask().GetAwaiter().GetResult().Result);
                     break;
                 case "on the loop":
                     using (ManualResetEventSlim done = new())
@@ -177,7 +184,8 @@ public abstract class GatheringSuite(Transport transport) : TrafficSuite(transpo
     public void Of_many_callbacks_that_run_at_once_a_broadcast_passes_nothing() => Run(
         rig =>
         {
-            Assert.SkipWhen(rig.IsVirtual, "The memory engine runs everything on one thread, so no callback can block.");
+            Assert.SkipWhen(rig.IsVirtual,
+                "The memory engine runs everything on one thread, so no callback can block.");
             const int Sessions = 48;
             using PoolThreads threads = new(Sessions + 16);
             using ManualResetEventSlim release = new();
@@ -260,7 +268,8 @@ public abstract class GatheringSuite(Transport transport) : TrafficSuite(transpo
                 s.AtReceived = (x, _) =>
                 {
                     // The loop that received the request is about to sleep.
-                    if (!rig.IsVirtual) SpinWait.SpinUntil(() => x.Loop.Mailbox.IsLoopAsleep, TimeSpan.FromMilliseconds(50));
+                    if (!rig.IsVirtual)
+                        SpinWait.SpinUntil(() => x.Loop.Mailbox.IsLoopAsleep, TimeSpan.FromMilliseconds(50));
                     using (x.BatchWakeUps())
                     {
                         Queued(group.Broadcast("1"u8));

@@ -29,7 +29,8 @@ public abstract class GroupSuite(Transport transport) : TrafficSuite(transport)
     public void The_excluded_session_gets_nothing_and_different_exclusions_do_not_mix(bool onLoop) => Run(rig =>
     {
         (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 3);
-        Session?[] exclusions = [null, pairs[0].Session, pairs[1].Session, null, pairs[0].Session, pairs[0].Session, null, pairs[2].Session];
+        Session?[] exclusions = [null, pairs[0].Session, pairs[1].Session, null, pairs[0].Session, pairs[0].Session,
+            null, pairs[2].Session];
         const int Messages = 400;
         At(rig, pairs[0].Session, onLoop, () =>
         {
@@ -37,7 +38,8 @@ public abstract class GroupSuite(Transport transport) : TrafficSuite(transport)
         });
         foreach ((RecordingSession session, Peer peer) in pairs)
         {
-            string expected = string.Concat(Enumerable.Range(0, Messages).Where(i => !ReferenceEquals(exclusions[i % exclusions.Length], session)).Select(static i => $"{i:0000}"));
+            string expected = string.Concat(Enumerable.Range(0, Messages).Where(
+                i => !ReferenceEquals(exclusions[i % exclusions.Length], session)).Select(static i => $"{i:0000}"));
             Assert.Equal(expected, peer.ReadText(expected.Length));
         }
 
@@ -59,7 +61,8 @@ public abstract class GroupSuite(Transport transport) : TrafficSuite(transport)
             {
                 HashSet<Session> here = [];
                 foreach (Session session in server.Sessions.MembersHere) Assert.True(here.Add(session));
-                Assert.Equal(here, pairs.Select(static p => (Session)p.Session).Where(s => ReferenceEquals(s.Loop, loop)).ToHashSet());
+                Assert.Equal(here,
+                    pairs.Select(static p => (Session)p.Session).Where(s => ReferenceEquals(s.Loop, loop)).ToHashSet());
                 Assert.Equal(here.Count, server.Sessions.MembersHere.Count);
                 seen += here.Count;
                 if (here.Count < 3) return;
@@ -102,10 +105,11 @@ public abstract class GroupSuite(Transport transport) : TrafficSuite(transport)
         Assert.Equal(pairs.Select(static p => (Session)p.Session).ToHashSet(), calls.Keys.ToHashSet());
         Assert.All(calls.Values, static n => Assert.Equal(1, n));
         int visited = 0;
-        InvalidOperationException thrown = Assert.Throws<InvalidOperationException>(() => rig.Await(server.Sessions.ForEachAsync(_ =>
-        {
-            if (Interlocked.Increment(ref visited) == 3) throw new InvalidOperationException("for the awaiter");
-        })));
+        InvalidOperationException thrown =
+            Assert.Throws<InvalidOperationException>(() => rig.Await(server.Sessions.ForEachAsync(_ =>
+            {
+                if (Interlocked.Increment(ref visited) == 3) throw new InvalidOperationException("for the awaiter");
+            })));
         Assert.Equal("for the awaiter", thrown.Message);
         Assert.Equal(pairs.Count, visited);
         Assert.All(pairs, static p => Assert.True(p.Session.IsConnected));
@@ -141,11 +145,13 @@ public abstract class GroupSuite(Transport transport) : TrafficSuite(transport)
         (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 3);
         BroadcastResult result = rig.Await(server.Sessions.BroadcastAsync(
             Bytes("x"),
-            predicate: s => ReferenceEquals(s, pairs[1].Session) ? throw new InvalidOperationException("on purpose") : true));
+            predicate: s =>
+                ReferenceEquals(s, pairs[1].Session) ? throw new InvalidOperationException("on purpose") : true));
         Assert.Equal(2, result.Queued);
         Assert.Equal("x", pairs[0].Peer.ReadText(1));
         Assert.Equal("x", pairs[2].Peer.ReadText(1));
-        Assert.Contains(rig.Notices, static n => n.Kind == DiagnosticEventKind.UserException && n.Message.Contains("on purpose", StringComparison.Ordinal));
+        Assert.Contains(rig.Notices, static n => n.Kind == DiagnosticEventKind.UserException
+            && n.Message.Contains("on purpose", StringComparison.Ordinal));
         Assert.True(pairs[1].Session.IsConnected);
     });
 
@@ -156,7 +162,8 @@ public abstract class GroupSuite(Transport transport) : TrafficSuite(transport)
         Assert.Equal(rig.Engine.LoopCount, pairs.Select(static p => p.Session.Loop.Index).Distinct().Count());
         rig.OnLoop(pairs[3].Session, () => pairs[3].Session.Gate = BroadcastGate.Shut);
         Assert.Equal(new BroadcastResult(6, 1), rig.Await(server.Sessions.BroadcastAsync(Bytes("from elsewhere"))));
-        Task<BroadcastResult> fromLoop = StartOnLoop(rig, pairs[0].Session, () => server.Sessions.BroadcastAsync(Bytes("from a loop"), pairs[0].Session));
+        Task<BroadcastResult> fromLoop = StartOnLoop(rig, pairs[0].Session,
+            () => server.Sessions.BroadcastAsync(Bytes("from a loop"), pairs[0].Session));
         Assert.Equal(new BroadcastResult(5, 1), Await(rig, fromLoop));
         Assert.Equal("from elsewherefrom a loop", pairs[6].Peer.ReadText(25));
     });
@@ -213,7 +220,8 @@ public abstract class GroupSuite(Transport transport) : TrafficSuite(transport)
         RecordingSession dialled = rig.Connect(listener.EndPoint);
         Peer third = listener.Accept();
         SessionGroup group = new();
-        foreach (RecordingSession session in (RecordingSession[])[one.Connected(), two.Connected(), dialled]) group.Join(session);
+        foreach (RecordingSession session in (RecordingSession[])[one.Connected(), two.Connected(), dialled])
+            group.Join(session);
         Assert.Equal(new BroadcastResult(3, 0), rig.Await(group.BroadcastAsync(Bytes("all"))));
         foreach (Peer peer in (Peer[])[first, second, third]) Assert.Equal("all", peer.ReadText(3));
     });
@@ -303,7 +311,8 @@ public abstract class GroupSuite(Transport transport) : TrafficSuite(transport)
     [InlineData(SlowConsumer.Wait)]
     public void Held_data_counts_against_the_limit(SlowConsumer policy) => Run(rig =>
     {
-        (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 1, Narrow(rig, policy));
+        (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 1,
+            Narrow(rig, policy));
         (RecordingSession session, Peer peer) = pairs[0];
         bool isOpen = true;
         rig.OnLoop(session, () =>
@@ -364,7 +373,8 @@ public abstract class GroupSuite(Transport transport) : TrafficSuite(transport)
             for (int i = 0; i < 60 && at < all.Length; i++)
             {
                 // Lengths near every limit of joining broadcasts.
-                int length = Math.Min(all.Length - at, (number % 7) switch { 0 => 1, 1 => 1023, 2 => 1024, 3 => 7, 4 => 333, 5 => 5000, _ => 64 });
+                int length = Math.Min(all.Length - at,
+                    (number % 7) switch { 0 => 1, 1 => 1023, 2 => 1024, 3 => 7, 4 => 333, 5 => 5000, _ => 64 });
                 if (server.Broadcast(all.AsSpan(at, length)) == SendResult.Full) return false;
                 at += length;
                 number++;
@@ -399,7 +409,8 @@ public abstract class GroupSuite(Transport transport) : TrafficSuite(transport)
             });
         }
 
-        if (!rig.IsVirtual) rig.Until(() => Volatile.Read(ref standing) == rig.Engine.LoopCount, "the loops to stand still");
+        if (!rig.IsVirtual)
+            rig.Until(() => Volatile.Read(ref standing) == rig.Engine.LoopCount, "the loops to stand still");
         long refused = rig.Engine.ReadCounters().BroadcastsRefused;
         Task<BroadcastResult>? timed = null;
         rig.Elsewhere(() =>
@@ -407,8 +418,11 @@ public abstract class GroupSuite(Transport transport) : TrafficSuite(transport)
             while (some.Broadcast(new byte[Message]) == SendResult.Queued) filled++;
             Assert.Equal(SendResult.Full, server.Broadcast(new byte[Message]));
             Assert.Equal(SendResult.Full, server.Broadcast(new byte[Message], static _ => true));
-            Assert.Equal(new BroadcastResult(0, 0, SendResult.Full), server.Sessions.BroadcastAsync(new byte[Message], TimeSpan.Zero).Result);
-            if (!rig.IsVirtual) timed = server.Sessions.BroadcastAsync(new string('x', Message), TimeSpan.FromMilliseconds(20)).AsTask();
+            Assert.Equal(new BroadcastResult(0, 0, SendResult.Full),
+                server.Sessions.BroadcastAsync(new byte[Message], TimeSpan.Zero).Result);
+            if (!rig.IsVirtual)
+                timed = server.Sessions.BroadcastAsync(new string('x', Message), TimeSpan.FromMilliseconds(20))
+                    .AsTask();
         });
         rig.Join();
         if (timed is not null)
@@ -419,7 +433,8 @@ public abstract class GroupSuite(Transport transport) : TrafficSuite(transport)
 
         goOn.Set();
         Assert.Equal(timed is null ? 4 : 5, rig.Engine.ReadCounters().BroadcastsRefused - refused);
-        Assert.Equal(new BroadcastResult(8, 0), rig.Await(server.Sessions.BroadcastAsync("end", TimeSpan.FromSeconds(20))));
+        Assert.Equal(new BroadcastResult(8, 0),
+            rig.Await(server.Sessions.BroadcastAsync("end", TimeSpan.FromSeconds(20))));
         foreach ((RecordingSession session, Peer peer) in pairs)
         {
             if (session.Loop == full) Assert.Equal(new byte[filled * Message], peer.Read(filled * Message));
@@ -472,7 +487,8 @@ public abstract class GroupSuite(Transport transport) : TrafficSuite(transport)
     public void A_large_broadcast_arrives_whole(int length, bool onLoop) => Run(rig =>
     {
         (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(
-            rig, 3, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitBytes = 8 * 1024 * 1024 });
+            rig, 3,
+            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitBytes = 8 * 1024 * 1024 });
         byte[] data = Pattern(length);
         At(rig, pairs[0].Session, onLoop, () => Assert.Equal(SendResult.Queued, server.Broadcast(data)));
         foreach ((_, Peer peer) in pairs) Assert.True(peer.Read(length).AsSpan().SequenceEqual(data));
@@ -498,9 +514,11 @@ public abstract class GroupSuite(Transport transport) : TrafficSuite(transport)
     [InlineData(true)]
     public void A_waiter_for_space_does_not_hang_on_a_dead_member(bool blocking) => Run(rig =>
     {
-        Assert.SkipWhen(blocking && rig.IsVirtual, "The memory engine runs everything on one thread, so no callback can block.");
+        Assert.SkipWhen(blocking && rig.IsVirtual,
+            "The memory engine runs everything on one thread, so no callback can block.");
         // Three waits up to the limit: each takes the tenth of a second without progress.
-        (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 1, Narrow(rig, SlowConsumer.Disconnect, limit: 256 * 1024));
+        (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 1,
+            Narrow(rig, SlowConsumer.Disconnect, limit: 256 * 1024));
         RecordingSession dead = pairs[0].Session;
         Clog(rig, dead);
         byte[] message = new byte[10_000];
@@ -530,7 +548,8 @@ public abstract class GroupSuite(Transport transport) : TrafficSuite(transport)
         RecordingServer server = rig.Serve();
         rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
-        rig.OnLoop(session.Loop, () => Assert.Throws<InvalidOperationException>(() => server.Sessions.WaitForRoom(TimeSpan.FromSeconds(1))));
+        rig.OnLoop(session.Loop,
+            () => Assert.Throws<InvalidOperationException>(() => server.Sessions.WaitForRoom(TimeSpan.FromSeconds(1))));
         Assert.Throws<ArgumentOutOfRangeException>(() => server.Sessions.WaitForRoom(TimeSpan.FromMilliseconds(-2)));
         Assert.True(server.Sessions.WaitForRoom(TimeSpan.Zero));
         using ManualResetEventSlim go = new();

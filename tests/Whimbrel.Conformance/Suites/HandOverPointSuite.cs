@@ -16,7 +16,8 @@ public abstract class HandOverPointSuite(Transport transport) : Suite(transport)
                     if (kind != "upgrade") all.Add("connecting", kind, isOutgoing);
                     if (kind != "plain") all.Add("handshaked", kind, isOutgoing);
                     if (kind != "upgrade") all.Add("connected", kind, isOutgoing);
-                    foreach (string point in (string[])["received", "sent", "drained", "timer", "peer finished"]) all.Add(point, kind, isOutgoing);
+                    foreach (string point in (string[])["received", "sent", "drained", "timer", "peer finished"])
+                        all.Add(point, kind, isOutgoing);
                     if (!isOutgoing) all.Add("stopping", kind, isOutgoing);
                 }
             }
@@ -29,18 +30,26 @@ public abstract class HandOverPointSuite(Transport transport) : Suite(transport)
     [MemberData(nameof(Points))]
     public void The_next_session_gets_the_remaining_callbacks(string point, string kind, bool isOutgoing) => Run(rig =>
     {
-        RecordingSession taker = new(rig) { IsSuccessor = true, AtConnected = static x => x.Send("next"u8), AtTlsHandshakeCompleted = static (_, _) => { } };
+        RecordingSession taker = new(rig)
+        {
+            IsSuccessor = true,
+            AtConnected = static x => x.Send("next"u8),
+            AtTlsHandshakeCompleted = static (_, _) => { }
+        };
         TlsOptions own = isOutgoing ? TestCertificates.ClientOptions : TestCertificates.ServerOptions;
         Giver giver = new(point, taker, kind == "upgrade" ? rig.WithProvider(own) : null, isOutgoing);
         TlsOptions? fromStart = kind == "tls" ? own : null;
         Peer peer = isOutgoing ? Accept(rig, giver, fromStart) : ConnectPeer(rig, giver, fromStart);
-        if (kind == "tls") peer = rig.Secure(peer, isAccepted: isOutgoing, isOutgoing ? TestCertificates.ServerOptions : TestCertificates.ClientOptions);
+        if (kind == "tls")
+            peer = rig.Secure(peer, isAccepted: isOutgoing,
+                isOutgoing ? TestCertificates.ServerOptions : TestCertificates.ClientOptions);
         if (kind == "upgrade")
         {
             if (!isOutgoing) peer.Write("STARTTLS");
             Assert.Equal(isOutgoing ? "STARTTLS" : "go ahead", peer.ReadText(8));
             if (isOutgoing) peer.Write("go ahead");
-            peer = rig.Secure(peer, isAccepted: isOutgoing, isOutgoing ? TestCertificates.ServerOptions : TestCertificates.ClientOptions);
+            peer = rig.Secure(peer, isAccepted: isOutgoing,
+                isOutgoing ? TestCertificates.ServerOptions : TestCertificates.ClientOptions);
         }
 
         if (point is "received" or "sent" or "drained" or "timer") peer.Write("x");
@@ -59,7 +68,8 @@ public abstract class HandOverPointSuite(Transport transport) : Suite(transport)
         giver.Until(rig, isEarly ? "connect failed HandedOver" : "disconnected HandedOver");
         // In each of its last callbacks the hand-over was rejected as too late.
         Assert.Equal(isEarly ? 1 : 2, giver.Refusals);
-        Assert.Equal(point == "connecting" && kind == "tls" ? "handshaked, connected" : "connected", string.Join(", ", taker.Events.TakeWhile(static e => e is "handshaked" or "connected")));
+        Assert.Equal(point == "connecting" && kind == "tls" ? "handshaked, connected" : "connected",
+            string.Join(", ", taker.Events.TakeWhile(static e => e is "handshaked" or "connected")));
         Assert.Equal(kind == "plain", taker.Tls is null);
         if (isOutgoing) Assert.Same(taker, taker.Client!.Session);
         if (point is not ("peer finished" or "stopping"))
@@ -108,7 +118,8 @@ public abstract class HandOverPointSuite(Transport transport) : Suite(transport)
 
     private static Peer ConnectPeer(Rig rig, Giver giver, TlsOptions? tls)
     {
-        RecordingServer server = rig.Keep(new RecordingServer(rig, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), Tls = tls }, () => giver));
+        RecordingServer server = rig.Keep(new RecordingServer(rig,
+            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), Tls = tls }, () => giver));
         rig.Await(server.StartAsync());
         return rig.ConnectPeer(server.EndPoint!);
     }
@@ -116,7 +127,8 @@ public abstract class HandOverPointSuite(Transport transport) : Suite(transport)
     private static Peer Accept(Rig rig, Giver giver, TlsOptions? tls)
     {
         PeerListener listener = rig.Listen();
-        Client client = new(rig.Scheduled(new ClientOptions { Engine = rig.Engine, EndPoint = listener.EndPoint, Tls = tls }), () => giver);
+        Client client = new(rig.Scheduled(
+            new ClientOptions { Engine = rig.Engine, EndPoint = listener.EndPoint, Tls = tls }), () => giver);
         Task connecting = client.ConnectAsync().AsTask();
         _ = connecting.ContinueWith(static t => t.Exception, TaskScheduler.Default);
         return listener.Accept();

@@ -197,7 +197,11 @@ public abstract class HandOverSuite(Transport transport) : TrafficSuite(transpor
     [Fact, Contract(15, 4)]
     public void An_exception_of_the_next_sessions_OnConnected_ends_the_connection_as_its_own() => Run(rig =>
     {
-        RecordingSession next = new(rig) { IsSuccessor = true, AtConnected = static _ => throw new InvalidOperationException("on purpose") };
+        RecordingSession next = new(rig)
+        {
+            IsSuccessor = true,
+            AtConnected = static _ => throw new InvalidOperationException("on purpose")
+        };
         RecordingServer server = rig.Serve(s => s.AtReceived = (self, _) => self.CallHandOver(next));
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
@@ -307,7 +311,8 @@ public abstract class HandOverSuite(Transport transport) : TrafficSuite(transpor
     {
         PeerListener listener = rig.Listen();
         RecordingSession next = new(rig) { IsSuccessor = true };
-        RecordingClient client = rig.MakeClient(listener.EndPoint, s => s.AtReceived = (self, _) => self.CallHandOver(next));
+        RecordingClient client = rig.MakeClient(listener.EndPoint,
+            s => s.AtReceived = (self, _) => self.CallHandOver(next));
         RecordingSession old = rig.Connect(client);
         Peer peer = listener.Accept();
         peer.Write("x");

@@ -4,9 +4,15 @@ namespace Whimbrel.Conformance;
 public abstract class HandshakingSuite(Transport transport) : Suite(transport)
 {
     private static RecordingServer Serve(Rig rig, Action<RecordingSession> setUp) =>
-        rig.Serve(setUp, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), Tls = TestCertificates.ServerOptions });
+        rig.Serve(setUp, new ServerOptions
+        {
+            Engine = rig.Engine,
+            EndPoint = rig.NewAddress(),
+            Tls = TestCertificates.ServerOptions
+        });
 
-    private static TlsPeer ConnectPeer(Rig rig, Server server) => rig.Secure(rig.ConnectPeer(server.EndPoint!), isAccepted: false, TestCertificates.ClientOptions);
+    private static TlsPeer ConnectPeer(Rig rig, Server server) =>
+        rig.Secure(rig.ConnectPeer(server.EndPoint!), isAccepted: false, TestCertificates.ClientOptions);
 
     [Fact, Contract(1)]
     public void OnTlsHandshakeStarting_comes_before_the_first_byte_of_an_accepted_connection() => Run(rig =>
@@ -35,7 +41,12 @@ public abstract class HandshakingSuite(Transport transport) : Suite(transport)
     {
         PeerListener listener = rig.Listen();
         System.Net.EndPoint? remote = null, local = null;
-        RecordingClient client = rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = listener.EndPoint, Tls = TestCertificates.ClientOptions }, s =>
+        RecordingClient client = rig.MakeClient(new ClientOptions
+        {
+            Engine = rig.Engine,
+            EndPoint = listener.EndPoint,
+            Tls = TestCertificates.ClientOptions
+        }, s =>
         {
             s.AtTlsHandshakeStarting = x => (remote, local) = (x.RemoteEndPoint, x.LocalEndPoint);
             s.AtTlsHandshakeCompleted = static (_, _) => { };
@@ -54,7 +65,12 @@ public abstract class HandshakingSuite(Transport transport) : Suite(transport)
     public void A_connect_that_fails_before_the_handshake_has_no_OnTlsHandshakeStarting() => Run(rig =>
     {
         RecordingClient client = rig.MakeClient(
-            new ClientOptions { Engine = rig.Engine, EndPoint = rig.DeadAddress(), Tls = new TlsOptions { HostName = "chat.test", Roots = TestCertificates.Roots } },
+            new ClientOptions
+            {
+                Engine = rig.Engine,
+                EndPoint = rig.DeadAddress(),
+                Tls = new TlsOptions { HostName = "chat.test", Roots = TestCertificates.Roots }
+            },
             static s => s.AtTlsHandshakeStarting = static _ => { });
         Assert.Throws<NetworkException>(() => rig.Await(client.ConnectAsync()));
         Assert.False(client.Made[0].Saw("handshaking"));
@@ -76,25 +92,33 @@ public abstract class HandshakingSuite(Transport transport) : Suite(transport)
     [Theory, Contract(1, 12)]
     [InlineData(false)]
     [InlineData(true)]
-    public void A_close_or_an_exception_in_OnTlsHandshakeStarting_ends_it_before_it_was_connected(bool throws) => Run(rig =>
-    {
-        RecordingServer server = Serve(rig, s => s.AtTlsHandshakeStarting = x =>
+    public void A_close_or_an_exception_in_OnTlsHandshakeStarting_ends_it_before_it_was_connected(bool throws) =>
+        Run(rig =>
         {
-            if (throws) throw new InvalidDataException("no");
-            x.Close();
+            RecordingServer server = Serve(rig, s => s.AtTlsHandshakeStarting = x =>
+            {
+                if (throws) throw new InvalidDataException("no");
+                x.Close();
+            });
+            TlsPeer peer = ConnectPeer(rig, server);
+            RecordingSession session = server.Session();
+            Assert.Equal(throws ? CloseCause.UserException : CloseCause.LocalClose, session.End());
+            Assert.Equal(throws
+                ? "connecting, handshaking, error InvalidDataException, connect failed UserException"
+                : "connecting, handshaking, connect failed LocalClose", session.Life);
+            Assert.Equal(0, server.ReadCounters().TlsHandshakes);
+            peer.Close();
         });
-        TlsPeer peer = ConnectPeer(rig, server);
-        RecordingSession session = server.Session();
-        Assert.Equal(throws ? CloseCause.UserException : CloseCause.LocalClose, session.End());
-        Assert.Equal(throws ? "connecting, handshaking, error InvalidDataException, connect failed UserException" : "connecting, handshaking, connect failed LocalClose", session.Life);
-        Assert.Equal(0, server.ReadCounters().TlsHandshakes);
-        peer.Close();
-    });
 
     [Fact, Contract(15)]
     public void A_session_may_hand_over_in_OnTlsHandshakeStarting() => Run(rig =>
     {
-        RecordingSession next = new(rig) { IsSuccessor = true, AtTlsHandshakeCompleted = static (_, _) => { }, AtReceived = static (x, data) => x.Send(data) };
+        RecordingSession next = new(rig)
+        {
+            IsSuccessor = true,
+            AtTlsHandshakeCompleted = static (_, _) => { },
+            AtReceived = static (x, data) => x.Send(data)
+        };
         RecordingServer server = Serve(rig, s => s.AtTlsHandshakeStarting = x => x.CallHandOver(next));
         TlsPeer peer = ConnectPeer(rig, server);
         peer.Write("hello");

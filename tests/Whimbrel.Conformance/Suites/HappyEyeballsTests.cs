@@ -29,7 +29,11 @@ public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
         rig.Serve(null, new ServerOptions { Engine = rig.Engine, EndPoint = At(address) });
 
     private static RecordingClient ClientOf(MemoryRig rig, params string[] names) =>
-        rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoints = [.. names.Select(static n => new DnsEndPoint(n, Port))] });
+        rig.MakeClient(new ClientOptions
+        {
+            Engine = rig.Engine,
+            EndPoints = [.. names.Select(static n => new DnsEndPoint(n, Port))]
+        });
 
     private static void BlackHoles(MemoryRig rig, params IPAddress[] addresses)
     {
@@ -58,19 +62,21 @@ public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
     [InlineData(2, 4)]
     [InlineData(3, 1)]
     [InlineData(4, 3)]
-    public void The_families_of_a_name_take_turns_and_each_address_has_a_head_start_of_a_quarter_second(int alive, int place) => Test(rig =>
-    {
-        IPAddress[] addresses = [s_six1, s_six2, s_six3, s_four1, s_four2];
-        rig.Memory.AddHost("many", addresses);
-        BlackHoles(rig, [.. addresses.Where((_, i) => i != alive)]);
-        RecordingServer server = ServeAt(rig, addresses[alive]);
-        RecordingClient client = ClientOf(rig, "many");
-        Assert.Equal(place * 250, Time(rig, () => Assert.Equal(server.EndPoint, rig.Connect(client).RemoteEndPoint)));
-        server.Connected();
-        // The losing attempts are closed: the listener and the two ends remain.
-        rig.Until(() => rig.Engine.Loops.Sum(static l => l.ResidentCount) == 3, "the losers to be closed");
-        Assert.All(rig.Engine.Loops, static l => Assert.Equal(0, l.Timers.Count));
-    });
+    public void The_families_of_a_name_take_turns_and_each_address_has_a_head_start_of_a_quarter_second(int alive,
+        int place) => Test(rig =>
+        {
+            IPAddress[] addresses = [s_six1, s_six2, s_six3, s_four1, s_four2];
+            rig.Memory.AddHost("many", addresses);
+            BlackHoles(rig, [.. addresses.Where((_, i) => i != alive)]);
+            RecordingServer server = ServeAt(rig, addresses[alive]);
+            RecordingClient client = ClientOf(rig, "many");
+            Assert.Equal(place * 250,
+                Time(rig, () => Assert.Equal(server.EndPoint, rig.Connect(client).RemoteEndPoint)));
+            server.Connected();
+            // The losing attempts are closed: the listener and the two ends remain.
+            rig.Until(() => rig.Engine.Loops.Sum(static l => l.ResidentCount) == 3, "the losers to be closed");
+            Assert.All(rig.Engine.Loops, static l => Assert.Equal(0, l.Timers.Count));
+        });
 
     [Fact]
     public void The_family_that_the_system_prefers_is_first() => Test(rig =>
@@ -118,7 +124,8 @@ public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
     {
         BlackHoles(rig, s_four1, s_four2);
         ServeAt(rig, s_six1);
-        RecordingClient client = rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoints = [At(s_four1), At(s_four2), At(s_six1)] });
+        RecordingClient client = rig.MakeClient(
+            new ClientOptions { Engine = rig.Engine, EndPoints = [At(s_four1), At(s_four2), At(s_six1)] });
         Assert.Equal(500, Time(rig, () => rig.Connect(client)));
     });
 
@@ -140,7 +147,8 @@ public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
     });
 
     private static void NothingIsLeftButListeners(MemoryRig rig, int listeners) =>
-        rig.Until(() => rig.Engine.Loops.Sum(static l => l.ResidentCount) == listeners, "only the listeners to be left");
+        rig.Until(() => rig.Engine.Loops.Sum(static l => l.ResidentCount) == listeners,
+            "only the listeners to be left");
 
     // ------------------------------------------------------------------ names
 
@@ -148,7 +156,12 @@ public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
     public void A_lookup_counts_against_the_timeout() => Test(rig =>
     {
         rig.Memory.AddHost("silent", Timeout.InfiniteTimeSpan);
-        RecordingClient client = rig.MakeClient(new ClientOptions { Engine = rig.Engine, Address = "tcp://silent:4000", ConnectTimeout = TimeSpan.FromSeconds(7) });
+        RecordingClient client = rig.MakeClient(new ClientOptions
+        {
+            Engine = rig.Engine,
+            Address = "tcp://silent:4000",
+            ConnectTimeout = TimeSpan.FromSeconds(7)
+        });
         long took = Time(rig, () =>
         {
             NetworkException e = Assert.Throws<NetworkException>(() => rig.Await(client.ConnectAsync()));
@@ -196,7 +209,8 @@ public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
         rig.Memory.AddHost("good", s_four1);
         ServeAt(rig, s_four1);
         rig.Connect(ClientOf(rig, "nobody", "good"));
-        Assert.Equal(0, Time(rig, () => Assert.Equal(ErrorCategory.UnknownHost, Assert.Throws<NetworkException>(() => rig.Await(ClientOf(rig, "nobody").ConnectAsync())).Error.Category)));
+        Assert.Equal(0, Time(rig, () => Assert.Equal(ErrorCategory.UnknownHost,
+            Assert.Throws<NetworkException>(() => rig.Await(ClientOf(rig, "nobody").ConnectAsync())).Error.Category)));
     });
 
     [Fact]
@@ -206,9 +220,15 @@ public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
         rig.Memory.AddHost("filtered", IPAddress.Any, IPAddress.IPv6Any);
         rig.Memory.AddHost("four", s_four1);
         ServeAt(rig, IPAddress.Any);
-        Assert.Equal(ErrorCategory.UnknownHost, Assert.Throws<NetworkException>(() => rig.Await(ClientOf(rig, "filtered").ConnectAsync())).Error.Category);
-        RecordingClient sixOnly = rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = new DnsEndPoint("four", Port, AddressFamily.InterNetworkV6) });
-        Assert.Equal(ErrorCategory.UnknownHost, Assert.Throws<NetworkException>(() => rig.Await(sixOnly.ConnectAsync())).Error.Category);
+        Assert.Equal(ErrorCategory.UnknownHost,
+            Assert.Throws<NetworkException>(() => rig.Await(ClientOf(rig, "filtered").ConnectAsync())).Error.Category);
+        RecordingClient sixOnly = rig.MakeClient(new ClientOptions
+        {
+            Engine = rig.Engine,
+            EndPoint = new DnsEndPoint("four", Port, AddressFamily.InterNetworkV6)
+        });
+        Assert.Equal(ErrorCategory.UnknownHost,
+            Assert.Throws<NetworkException>(() => rig.Await(sixOnly.ConnectAsync())).Error.Category);
     });
 
     [Fact]
@@ -229,8 +249,10 @@ public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
     {
         rig.Memory.AddHost("chat.test.", s_four1);
         rig.Serve(null, new ServerOptions { Engine = rig.Engine, EndPoint = At(s_four1), Tls = FakeTlsProfile.Server });
-        TlsOptions byName = new() { Roots = TestCertificates.Roots, Maker = static (o, isServer) => new FakeTlsProfile(o, isServer) };
-        RecordingClient client = rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = new DnsEndPoint("chat.test.", Port), Tls = byName });
+        TlsOptions byName =
+            new() { Roots = TestCertificates.Roots, Maker = static (o, isServer) => new FakeTlsProfile(o, isServer) };
+        RecordingClient client = rig.MakeClient(
+            new ClientOptions { Engine = rig.Engine, EndPoint = new DnsEndPoint("chat.test.", Port), Tls = byName });
         Assert.Equal("chat.test", rig.Connect(client).Tls!.ServerName);
     });
 
@@ -241,8 +263,13 @@ public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
     {
         // The kernel's timeout, before the time limit of the connect.
         rig.Memory.AddFailing(At(s_six1), Whimbrel.Linux.Errno.ETIMEDOUT);
-        RecordingClient client = rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoints = refusedFirst ? [At(s_four1), At(s_six1)] : [At(s_six1), At(s_four1)] });
-        Assert.Equal(ErrorCategory.Refused, Assert.Throws<NetworkException>(() => rig.Await(client.ConnectAsync())).Error.Category);
+        RecordingClient client = rig.MakeClient(new ClientOptions
+        {
+            Engine = rig.Engine,
+            EndPoints = refusedFirst ? [At(s_four1), At(s_six1)] : [At(s_six1), At(s_four1)]
+        });
+        Assert.Equal(ErrorCategory.Refused,
+            Assert.Throws<NetworkException>(() => rig.Await(client.ConnectAsync())).Error.Category);
         Assert.Equal("connecting, connect failed Refused", client.Attempt().Life);
     });
 
@@ -251,11 +278,13 @@ public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
     {
         rig.Memory.AddHost("shared", TimeSpan.FromSeconds(1), s_four1);
         ServeAt(rig, s_four1);
-        RecordingClient[] clients = [.. Enumerable.Range(0, 50).Select(i => ClientOf(rig, i % 2 == 0 ? "shared" : "SHARED"))];
+        RecordingClient[] clients = [.. Enumerable.Range(0, 50)
+            .Select(i => ClientOf(rig, i % 2 == 0 ? "shared" : "SHARED"))];
         Task<Session>[] dials = [.. clients.Select(static c => c.ConnectAsync().AsTask())];
         rig.Settle();
         Assert.Equal(1, rig.Engine.Resolver.Count);
-        Assert.Equal(1_000, Time(rig, () => rig.Until(() => dials.All(static d => d.IsCompletedSuccessfully), "all to be connected")));
+        Assert.Equal(1_000,
+            Time(rig, () => rig.Until(() => dials.All(static d => d.IsCompletedSuccessfully), "all to be connected")));
         Assert.Equal(0, rig.Engine.Resolver.Count);
     });
 
@@ -308,7 +337,8 @@ public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
             {
                 foreach (int atMs in (int[])[0, 100, 250, 300])
                 {
-                    foreach (string way in (string[])["cancel", "close", "abort", "disconnect", "dispose", "engine"]) ways.Add(name, atMs, way);
+                    foreach (string way in (string[])["cancel", "close", "abort", "disconnect", "dispose", "engine"])
+                        ways.Add(name, atMs, way);
                 }
             }
 
@@ -329,7 +359,13 @@ public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
         ValueTask<Session> dial = client.ConnectAsync(cancellation.Token);
         client.Attempt().Until("connecting");
         rig.Pass(TimeSpan.FromMilliseconds(atMs));
-        CloseCause expected = way switch { "cancel" => CloseCause.Cancelled, "abort" => CloseCause.LocalAbort, "engine" => CloseCause.EngineStopped, _ => CloseCause.LocalClose };
+        CloseCause expected = way switch
+        {
+            "cancel" => CloseCause.Cancelled,
+            "abort" => CloseCause.LocalAbort,
+            "engine" => CloseCause.EngineStopped,
+            _ => CloseCause.LocalClose
+        };
         long took = Time(rig, () =>
         {
             switch (way)
@@ -370,52 +406,61 @@ public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
     });
 
     [Fact]
-    public void A_connect_to_several_addresses_cancelled_at_any_moment_is_connected_or_cancelled_and_never_both() => Test(rig =>
-    {
-        rig.Memory.AddHost("a", TimeSpan.FromMilliseconds(3), s_six1, s_four1);
-        rig.Memory.AddHost("b", s_four2);
-        BlackHoles(rig, s_six1);
-        RecordingServer one = ServeAt(rig, s_four1);
-        int connected = 0;
-        int cancelled = 0;
-        Random random = new(rig.Memory.Seed);
-        for (int i = 0; i < 60; i++)
+    public void A_connect_to_several_addresses_cancelled_at_any_moment_is_connected_or_cancelled_and_never_both() =>
+        Test(rig =>
         {
-            RecordingClient client = ClientOf(rig, "a", "b");
-            using CancellationTokenSource cancellation = new();
-            Task<Session> dial = client.ConnectAsync(cancellation.Token).AsTask();
-            int steps = random.Next(60);
-            for (int s = 0; s < steps && !dial.IsCompleted; s++) rig.Memory.RunOne();
-            cancellation.Cancel();
-            rig.Until(() => dial.IsCompleted, "the dial to end");
-            if (dial.IsCompletedSuccessfully)
+            rig.Memory.AddHost("a", TimeSpan.FromMilliseconds(3), s_six1, s_four1);
+            rig.Memory.AddHost("b", s_four2);
+            BlackHoles(rig, s_six1);
+            RecordingServer one = ServeAt(rig, s_four1);
+            int connected = 0;
+            int cancelled = 0;
+            Random random = new(rig.Memory.Seed);
+            for (int i = 0; i < 60; i++)
             {
-                connected++;
-                Assert.Equal("connecting, connected", client.Attempt().Life);
-                client.Attempt().Abort();
-                client.Attempt().End();
+                RecordingClient client = ClientOf(rig, "a", "b");
+                using CancellationTokenSource cancellation = new();
+                Task<Session> dial = client.ConnectAsync(cancellation.Token).AsTask();
+                int steps = random.Next(60);
+                for (int s = 0; s < steps && !dial.IsCompleted; s++) rig.Memory.RunOne();
+                cancellation.Cancel();
+                rig.Until(() => dial.IsCompleted, "the dial to end");
+                if (dial.IsCompletedSuccessfully)
+                {
+                    connected++;
+                    Assert.Equal("connecting, connected", client.Attempt().Life);
+                    client.Attempt().Abort();
+                    client.Attempt().End();
+                }
+                else
+                {
+                    cancelled++;
+                    Assert.True(dial.IsCanceled);
+                    Assert.Equal("connecting, connect failed Cancelled", client.Attempt().Life);
+                }
             }
-            else
-            {
-                cancelled++;
-                Assert.True(dial.IsCanceled);
-                Assert.Equal("connecting, connect failed Cancelled", client.Attempt().Life);
-            }
-        }
 
-        Assert.True(cancelled > 0 && connected > 0, $"{cancelled} cancelled, {connected} connected");
-        rig.Until(() => one.SessionCount == 0, "the server to notice");
-        NothingIsLeftButListeners(rig, 1);
-    });
+            Assert.True(cancelled > 0 && connected > 0, $"{cancelled} cancelled, {connected} connected");
+            rig.Until(() => one.SessionCount == 0, "the server to notice");
+            NothingIsLeftButListeners(rig, 1);
+        });
 
     // ------------------------------------------------------------------ the policy in virtual time
 
-    private static ClientOptions Refused(MemoryRig rig, ReconnectPolicy policy) => new() { Engine = rig.Engine, EndPoint = rig.DeadAddress(), Reconnect = policy };
+    private static ClientOptions Refused(MemoryRig rig, ReconnectPolicy policy) =>
+        new() { Engine = rig.Engine, EndPoint = rig.DeadAddress(), Reconnect = policy };
 
     [Fact]
     public void Delays_grow_by_the_factor_up_to_the_longest() => Test(rig =>
     {
-        RecordingClient client = rig.MakeClient(Refused(rig, new ReconnectPolicy { InitialDelay = TimeSpan.FromMilliseconds(100), MaxDelay = TimeSpan.FromSeconds(1), Factor = 3, Jitter = false, MaxAttempts = 5 }));
+        RecordingClient client = rig.MakeClient(Refused(rig, new ReconnectPolicy
+        {
+            InitialDelay = TimeSpan.FromMilliseconds(100),
+            MaxDelay = TimeSpan.FromSeconds(1),
+            Factor = 3,
+            Jitter = false,
+            MaxAttempts = 5
+        }));
         long took = Time(rig, () => Assert.Throws<NetworkException>(() => rig.Await(client.ConnectAsync())));
         Assert.Equal([100, 300, 900, 1000, 1000], client.Delays.Select(static d => d.TotalMilliseconds));
         Assert.Equal(3_300, took);
@@ -427,7 +472,12 @@ public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
         double[] Delays(int seed)
         {
             MemoryRig other = new(seed, isUnix: false, loops: 2);
-            RecordingClient client = other.MakeClient(Refused(other, new ReconnectPolicy { InitialDelay = TimeSpan.FromMilliseconds(100), MaxDelay = TimeSpan.FromMilliseconds(400), MaxAttempts = 200 }));
+            RecordingClient client = other.MakeClient(Refused(other, new ReconnectPolicy
+            {
+                InitialDelay = TimeSpan.FromMilliseconds(100),
+                MaxDelay = TimeSpan.FromMilliseconds(400),
+                MaxAttempts = 200
+            }));
             Assert.Throws<NetworkException>(() => other.Await(client.ConnectAsync()));
             double[] delays = [.. client.Delays.Select(static d => d.TotalMilliseconds)];
             other.Finish();
@@ -449,7 +499,18 @@ public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
     public void A_connection_that_lived_long_enough_restarts_the_count(int livedMs, int attempt) => Test(rig =>
     {
         RecordingServer server = rig.Serve();
-        RecordingClient client = rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint, Reconnect = new ReconnectPolicy { InitialDelay = TimeSpan.FromMilliseconds(10), MaxDelay = TimeSpan.FromMilliseconds(80), Jitter = false, ResetAfter = TimeSpan.FromSeconds(1) } });
+        RecordingClient client = rig.MakeClient(new ClientOptions
+        {
+            Engine = rig.Engine,
+            EndPoint = server.EndPoint,
+            Reconnect = new ReconnectPolicy
+            {
+                InitialDelay = TimeSpan.FromMilliseconds(10),
+                MaxDelay = TimeSpan.FromMilliseconds(80),
+                Jitter = false,
+                ResetAfter = TimeSpan.FromSeconds(1)
+            }
+        });
         rig.Connect(client);
         server.Connected(0).Abort();
         client.Until("reconnected 1");
@@ -469,8 +530,17 @@ public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
         RecordingServer server = ServeAt(rig, s_four1);
         // Attempts 100, 300 and 700 ms after the beginning, so that the third is the last by both limits. Only the
         // first connect is not retried.
-        ReconnectPolicy policy = new() { InitialDelay = TimeSpan.FromMilliseconds(100), Jitter = false, MaxAttempts = 3, MaxElapsed = TimeSpan.FromMilliseconds(700), ResetAfter = TimeSpan.FromSeconds(1), RetryFirstConnect = false };
-        RecordingClient client = rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint, Reconnect = policy });
+        ReconnectPolicy policy = new()
+        {
+            InitialDelay = TimeSpan.FromMilliseconds(100),
+            Jitter = false,
+            MaxAttempts = 3,
+            MaxElapsed = TimeSpan.FromMilliseconds(700),
+            ResetAfter = TimeSpan.FromSeconds(1),
+            RetryFirstConnect = false
+        };
+        RecordingClient client =
+            rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint, Reconnect = policy });
         rig.Connect(client);
         for (int outage = 1; outage <= 3; outage++)
         {
@@ -483,9 +553,11 @@ public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
             rig.Until(() => client.Made.Count == attempts && client.Made[^1].Saw("connected"), "the connection");
         }
 
-        string[] story = ["connected", .. Enumerable.Repeat((string[])["disconnected PeerReset", "reconnecting 1", "reconnecting 2", "reconnecting 3", "connected", "reconnected 3"], 3).SelectMany(static e => e)];
+        string[] story = ["connected", .. Enumerable.Repeat((string[])["disconnected PeerReset", "reconnecting 1",
+            "reconnecting 2", "reconnecting 3", "connected", "reconnected 3"], 3).SelectMany(static e => e)];
         Assert.Equal(story, client.Events);
-        Assert.Equal(Enumerable.Repeat((double[])[100, 200, 400], 3).SelectMany(static d => d), client.Delays.Select(static d => d.TotalMilliseconds));
+        Assert.Equal(Enumerable.Repeat((double[])[100, 200, 400], 3).SelectMany(static d => d),
+            client.Delays.Select(static d => d.TotalMilliseconds));
 
         // And the last one is the last of its own connect.
         rig.Pass(TimeSpan.FromSeconds(1));
@@ -500,13 +572,19 @@ public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
         {
             TimeSpan delay = TimeSpan.FromSeconds(1);
             RecordingServer server = rig.Serve();
-            RecordingClient client = rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint, Reconnect = new ReconnectPolicy { InitialDelay = delay, Jitter = false } });
+            RecordingClient client = rig.MakeClient(new ClientOptions
+            {
+                Engine = rig.Engine,
+                EndPoint = server.EndPoint,
+                Reconnect = new ReconnectPolicy { InitialDelay = delay, Jitter = false }
+            });
             ValueTask disconnected = default;
             client.OnEvent = text =>
             {
                 // Due at the same time and started earlier, it fires first; the disconnect's post is processed in the
                 // next iteration.
-                if (text == "reconnecting 1") Loop.Current!.StartTimer(delay, _ => disconnected = client.DisconnectAsync());
+                if (text == "reconnecting 1")
+                    Loop.Current!.StartTimer(delay, _ => disconnected = client.DisconnectAsync());
             };
             rig.Connect(client);
             server.Connected().Abort();
@@ -525,7 +603,12 @@ public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
     public void No_attempt_begins_after_the_longest_time(int longestMs, int attempts) => Test(rig =>
     {
         // Attempts at 100 and 300 ms.
-        RecordingClient client = rig.MakeClient(Refused(rig, new ReconnectPolicy { InitialDelay = TimeSpan.FromMilliseconds(100), Jitter = false, MaxElapsed = TimeSpan.FromMilliseconds(longestMs) }));
+        RecordingClient client = rig.MakeClient(Refused(rig, new ReconnectPolicy
+        {
+            InitialDelay = TimeSpan.FromMilliseconds(100),
+            Jitter = false,
+            MaxElapsed = TimeSpan.FromMilliseconds(longestMs)
+        }));
         Assert.Throws<NetworkException>(() => rig.Await(client.ConnectAsync()));
         Assert.Equal(attempts, client.Delays.Count);
         Assert.Equal("gave up Refused", client.Events[^1]);

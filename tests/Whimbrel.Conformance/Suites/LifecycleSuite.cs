@@ -35,8 +35,10 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
     public void A_session_knows_its_server_and_loop_from_the_first_callback_on() => Run(rig =>
     {
         bool atServer = false, atClient = false;
-        RecordingServer server = rig.Serve(s => s.AtConnecting = x => atServer = x.Id > 0 && x.Server is not null && x.Client is null && (x.Loop.IsCurrent || rig.IsPool) && !x.IsConnected);
-        RecordingSession session = rig.Connect(server.EndPoint!, s => s.AtConnecting = x => atClient = x.Id > 0 && x.Client is not null && x.Server is null && (x.Loop.IsCurrent || rig.IsPool) && !x.IsConnected);
+        RecordingServer server = rig.Serve(s => s.AtConnecting = x => atServer =
+            x.Id > 0 && x.Server is not null && x.Client is null && (x.Loop.IsCurrent || rig.IsPool) && !x.IsConnected);
+        RecordingSession session = rig.Connect(server.EndPoint!, s => s.AtConnecting = x => atClient =
+            x.Id > 0 && x.Client is not null && x.Server is null && (x.Loop.IsCurrent || rig.IsPool) && !x.IsConnected);
         server.Connected();
         Assert.True(atServer);
         Assert.True(atClient);
@@ -80,7 +82,12 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
     {
         EndPoint? silent = rig.SilentAddress();
         Assert.SkipWhen(silent is null, "The memory engine answers every connect at once.");
-        RecordingClient client = rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = silent, ConnectTimeout = TimeSpan.FromMilliseconds(30) });
+        RecordingClient client = rig.MakeClient(new ClientOptions
+        {
+            Engine = rig.Engine,
+            EndPoint = silent,
+            ConnectTimeout = TimeSpan.FromMilliseconds(30)
+        });
         NetworkException e = Assert.Throws<NetworkException>(() => rig.Await(client.ConnectAsync()));
         Assert.Equal(ErrorCategory.Timeout, e.Error.Category);
         Assert.Equal("connecting, connect failed TimedOut", client.Attempt().Life);
@@ -121,7 +128,8 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
     {
         RecordingServer server = rig.Serve();
         RecordingClient client = rig.MakeClient(server.EndPoint!);
-        Assert.ThrowsAny<OperationCanceledException>(() => rig.Await(client.ConnectAsync(new CancellationToken(canceled: true))));
+        Assert.ThrowsAny<OperationCanceledException>(
+            () => rig.Await(client.ConnectAsync(new CancellationToken(canceled: true))));
         Assert.Empty(client.Made);
         rig.Connect(client);
     });
@@ -235,7 +243,8 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
     [Fact, Contract(1, 4)]
     public void A_factory_that_returns_null_closes_that_connection() => Run(rig =>
     {
-        RecordingServer server = rig.Keep(new RecordingServer(rig, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }, _ => null!));
+        RecordingServer server = rig.Keep(new RecordingServer(rig,
+            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }, _ => null!));
         rig.Await(server.StartAsync());
         rig.ConnectPeer(server.EndPoint!).EndsInReset();
         rig.Until(() => server.Events.Contains("error InvalidOperationException"), "OnError of the server");
@@ -246,7 +255,8 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
     public void A_factory_that_returns_a_used_session_closes_the_second_connection() => Run(rig =>
     {
         RecordingSession only = new(rig);
-        RecordingServer server = rig.Keep(new RecordingServer(rig, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }, _ => only));
+        RecordingServer server = rig.Keep(new RecordingServer(rig,
+            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }, _ => only));
         rig.Await(server.StartAsync());
         Peer first = rig.ConnectPeer(server.EndPoint!);
         first.Write("a");
@@ -276,11 +286,12 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
     public void A_factory_sees_the_connection_that_it_makes_a_session_for() => Run(rig =>
     {
         SessionContext? seen = null;
-        RecordingServer server = rig.Keep(new RecordingServer(rig, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }, context =>
-        {
-            seen = context;
-            return new RecordingSession(rig);
-        }));
+        RecordingServer server = rig.Keep(new RecordingServer(rig,
+            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }, context =>
+            {
+                seen = context;
+                return new RecordingSession(rig);
+            }));
         rig.Await(server.StartAsync());
         RecordingSession client = rig.Connect(server.EndPoint!);
         rig.Until(() => server.SessionCount == 1, "the accept");
@@ -335,7 +346,8 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
         });
         rig.Await(client.ConnectAsync());
         rig.Until(() => client.Made.Count == 4 && client.Made.All(static s => s.IsOver), "four connections");
-        Assert.All(client.Made, static s => Assert.Equal("connecting, connected, peer finished, disconnected PeerClosed", s.Life));
+        Assert.All(client.Made,
+            static s => Assert.Equal("connecting, connected, peer finished, disconnected PeerClosed", s.Life));
     });
 
     [Fact, Contract(1)]
@@ -417,7 +429,8 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
 
     public static TheoryData<string, string> PairsOfCauses()
     {
-        string[] causes = ["close", "abort", "finish", "overflow", "peer finishes", "peer resets", "throw", "server stops", "client disposes"];
+        string[] causes = ["close", "abort", "finish", "overflow", "peer finishes", "peer resets", "throw",
+            "server stops", "client disposes"];
         TheoryData<string, string> pairs = [];
         foreach (string first in causes)
         {
@@ -447,7 +460,8 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
         Trigger(rig, second, server, session, peer, client);
         rig.Join();
         // A session that only shut down sending continues until the peer has shut down as well.
-        if (first != "finish" && second != "finish") rig.Until(() => !session.IsConnected, "one of the causes to be noticed");
+        if (first != "finish" && second != "finish")
+            rig.Until(() => !session.IsConnected, "one of the causes to be noticed");
         peer?.Close();
         if (client is not null) rig.Await(client.DisconnectAsync());
         CloseCause cause = session.End();
@@ -458,7 +472,8 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
         session.CheckLife();
     });
 
-    private static void Trigger(Rig rig, string how, RecordingServer server, RecordingSession session, Peer? peer, RecordingClient? client)
+    private static void Trigger(Rig rig, string how, RecordingServer server, RecordingSession session, Peer? peer,
+        RecordingClient? client)
     {
         switch (how)
         {

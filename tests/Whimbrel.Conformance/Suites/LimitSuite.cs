@@ -12,70 +12,73 @@ public abstract class LimitSuite(Transport transport) : TrafficSuite(transport)
     [InlineData(SlowConsumer.DropNewest, false)]
     [InlineData(SlowConsumer.Wait, true)]
     [InlineData(SlowConsumer.Wait, false)]
-    public void The_last_byte_up_to_the_limit_is_accepted_and_the_first_above_it_is_not(SlowConsumer policy, bool onLoop) => Run(rig =>
-    {
-        (RecordingSession session, _) = Pair(rig, policy);
-        Clog(rig, session);
-        FillTo(rig, session, room: 100);
-        List<SendResult> results = [];
-        List<long> pending = [];
-        At(rig, session, onLoop, () =>
+    public void The_last_byte_up_to_the_limit_is_accepted_and_the_first_above_it_is_not(SlowConsumer policy,
+        bool onLoop) => Run(rig =>
         {
-            Report(session.Send(Filled('a', 99)));
-            Report(session.Send(Filled('b', 1)));
-            // A peer is not considered slow until the kernel was offered the queued data, and TCP may have space by
-            // then: so up to the limit once more.
-            do Report(session.Send(Filled('c', 1)));
-            while (policy == SlowConsumer.Disconnect && results[^1] == SendResult.Queued);
+            (RecordingSession session, _) = Pair(rig, policy);
+            Clog(rig, session);
+            FillTo(rig, session, room: 100);
+            List<SendResult> results = [];
+            List<long> pending = [];
+            At(rig, session, onLoop, () =>
+            {
+                Report(session.Send(Filled('a', 99)));
+                Report(session.Send(Filled('b', 1)));
+                // A peer is not considered slow until the kernel was offered the queued data, and TCP may have space by
+                // then: so up to the limit once more.
+                do Report(session.Send(Filled('c', 1)));
+                while (policy == SlowConsumer.Disconnect && results[^1] == SendResult.Queued);
+            });
+            Assert.Equal([SendResult.Queued, SendResult.Queued], results.Take(2));
+            Assert.Equal([Limit - 1, Limit], pending.Take(2));
+            if (policy == SlowConsumer.Disconnect)
+            {
+                Assert.Equal(SendResult.Closed, results[^1]);
+                Assert.All(pending.SkipLast(1), static bytes => Assert.InRange(bytes, 1, Limit));
+                Assert.Equal(CloseCause.SlowConsumer, session.End());
+                Assert.Equal(0, session.BytesPending);
+                return;
+            }
+
+            Assert.Equal(SendResult.Full, results[2]);
+            rig.Settle();
+            Assert.Equal(Limit, session.BytesPending);
+            Assert.True(session.IsConnected);
+
+            void Report(SendResult result)
+            {
+                results.Add(result);
+                pending.Add(session.BytesPending);
+            }
         });
-        Assert.Equal([SendResult.Queued, SendResult.Queued], results.Take(2));
-        Assert.Equal([Limit - 1, Limit], pending.Take(2));
-        if (policy == SlowConsumer.Disconnect)
-        {
-            Assert.Equal(SendResult.Closed, results[^1]);
-            Assert.All(pending.SkipLast(1), static bytes => Assert.InRange(bytes, 1, Limit));
-            Assert.Equal(CloseCause.SlowConsumer, session.End());
-            Assert.Equal(0, session.BytesPending);
-            return;
-        }
-
-        Assert.Equal(SendResult.Full, results[2]);
-        rig.Settle();
-        Assert.Equal(Limit, session.BytesPending);
-        Assert.True(session.IsConnected);
-
-        void Report(SendResult result)
-        {
-            results.Add(result);
-            pending.Add(session.BytesPending);
-        }
-    });
 
     [Theory, Contract(5, 8)]
     [InlineData(SlowConsumer.DropNewest, true)]
     [InlineData(SlowConsumer.DropNewest, false)]
     [InlineData(SlowConsumer.Wait, true)]
     [InlineData(SlowConsumer.Wait, false)]
-    public void A_message_that_does_not_fit_queues_nothing_and_a_smaller_one_is_still_accepted(SlowConsumer policy, bool onLoop) => Run(rig =>
-    {
-        (RecordingSession session, Peer peer) = Pair(rig, policy);
-        byte[] first = Clog(rig, session);
-        byte[] fill = FillTo(rig, session, room: 10);
-        List<SendResult> results = [];
-        At(rig, session, onLoop, () =>
+    public void A_message_that_does_not_fit_queues_nothing_and_a_smaller_one_is_still_accepted(SlowConsumer policy,
+        bool onLoop) => Run(rig =>
         {
-            results.Add(session.Send(Filled('x', 11)));
-            results.Add(session.Send(Outgoing.Pieces(Filled('x', 5), Filled('x', 6))));
-            results.Add(session.Send(Outgoing.Owned(new Plain(Filled('x', 11)), 11)));
-            results.Add(session.Send(new string('x', 11)));
-            results.Add(session.Send("ok"u8));
+            (RecordingSession session, Peer peer) = Pair(rig, policy);
+            byte[] first = Clog(rig, session);
+            byte[] fill = FillTo(rig, session, room: 10);
+            List<SendResult> results = [];
+            At(rig, session, onLoop, () =>
+            {
+                results.Add(session.Send(Filled('x', 11)));
+                results.Add(session.Send(Outgoing.Pieces(Filled('x', 5), Filled('x', 6))));
+                results.Add(session.Send(Outgoing.Owned(new Plain(Filled('x', 11)), 11)));
+                results.Add(session.Send(new string('x', 11)));
+                results.Add(session.Send("ok"u8));
+            });
+            Assert.Equal([SendResult.Full, SendResult.Full, SendResult.Full, SendResult.Full, SendResult.Queued],
+                results);
+            Assert.Equal([.. first, .. fill, .. Bytes("ok")], peer.Read(first.Length + fill.Length + 2));
+            rig.Settle();
+            Assert.Equal(-1, peer.TryRead(new byte[1]));
+            Assert.Equal(0, session.BytesPending);
         });
-        Assert.Equal([SendResult.Full, SendResult.Full, SendResult.Full, SendResult.Full, SendResult.Queued], results);
-        Assert.Equal([.. first, .. fill, .. Bytes("ok")], peer.Read(first.Length + fill.Length + 2));
-        rig.Settle();
-        Assert.Equal(-1, peer.TryRead(new byte[1]));
-        Assert.Equal(0, session.BytesPending);
-    });
 
     [Theory, Contract(5, 8)]
     [InlineData(SlowConsumer.Disconnect, true)]
@@ -84,101 +87,112 @@ public abstract class LimitSuite(Transport transport) : TrafficSuite(transport)
     [InlineData(SlowConsumer.DropNewest, false)]
     [InlineData(SlowConsumer.Wait, true)]
     [InlineData(SlowConsumer.Wait, false)]
-    public void A_message_above_the_whole_limit_is_the_callers_mistake_and_ends_nothing(SlowConsumer policy, bool onLoop) => Run(rig =>
-    {
-        (RecordingSession session, Peer peer) = Pair(rig, policy);
-        byte[] above = new byte[Limit + 1];
-        List<string> thrown = [];
-        Plain owned = new(above);
-        MessageWriter writer = new();
-        writer.Write(above);
-        At(rig, session, onLoop, () =>
+    public void A_message_above_the_whole_limit_is_the_callers_mistake_and_ends_nothing(SlowConsumer policy,
+        bool onLoop) => Run(rig =>
         {
-            Try(() => session.Send(above));
-            Try(() => session.Send(Outgoing.Pieces(above.AsSpan(0, 10), above.AsSpan(10))));
-            Try(() => session.Send(Outgoing.Owned(owned, above.Length)));
-            Try(() => session.Send(Outgoing.Written(writer)));
-            Try(() => session.Send(Outgoing.Pieces([above.AsMemory(0, 10), above.AsMemory(10)])));
-            Try(() => Session.SendToEach(above, [session]));
-            Assert.Equal(SendResult.Queued, session.Send(new byte[Limit]));
-        });
-        Assert.Equal(6, thrown.Count);
-        Assert.All(thrown, static text => Assert.Equal("A message of 65,537 bytes is larger than the send queue of its connection may ever be (SendLimitBytes is 65,536). Nothing of it was queued, and the connection continues. Await SendAsync, which sends a message of any length in parts; or set AllowLargeMessages, which takes one when nothing else is pending; or raise SendLimitBytes.", text));
-        Assert.Equal(above.Length, writer.Length);
-        Assert.Equal(new byte[Limit], peer.Read(Limit));
-        // Sent in parts it is possible.
-        Task<SendResult> waiting = Start(rig, session, onLoop, () => session.SendAsync(above));
-        Assert.Equal(above, peer.Read(above.Length));
-        Assert.Equal(SendResult.Queued, Await(rig, waiting));
-        Assert.DoesNotContain(rig.Notices, static n => n.Kind == DiagnosticEventKind.SlowConsumer);
-        session.Abort();
-        session.End();
-        Assert.Equal(SendResult.Closed, session.Send(above));
+            (RecordingSession session, Peer peer) = Pair(rig, policy);
+            byte[] above = new byte[Limit + 1];
+            List<string> thrown = [];
+            Plain owned = new(above);
+            MessageWriter writer = new();
+            writer.Write(above);
+            At(rig, session, onLoop, () =>
+            {
+                Try(() => session.Send(above));
+                Try(() => session.Send(Outgoing.Pieces(above.AsSpan(0, 10), above.AsSpan(10))));
+                Try(() => session.Send(Outgoing.Owned(owned, above.Length)));
+                Try(() => session.Send(Outgoing.Written(writer)));
+                Try(() => session.Send(Outgoing.Pieces([above.AsMemory(0, 10), above.AsMemory(10)])));
+                Try(() => Session.SendToEach(above, [session]));
+                Assert.Equal(SendResult.Queued, session.Send(new byte[Limit]));
+            });
+            Assert.Equal(6, thrown.Count);
+            Assert.All(thrown, static text => Assert.Equal("A message of 65,537 bytes is larger than the send "
+                + "queue of its connection may ever be (SendLimitBytes is 65,536). Nothing of it was queued, and "
+                + "the connection continues. Await SendAsync, which sends a message of any length in parts; or set "
+                + "AllowLargeMessages, which takes one when nothing else is pending; or raise SendLimitBytes.", text));
+            Assert.Equal(above.Length, writer.Length);
+            Assert.Equal(new byte[Limit], peer.Read(Limit));
+            // Sent in parts it is possible.
+            Task<SendResult> waiting = Start(rig, session, onLoop, () => session.SendAsync(above));
+            Assert.Equal(above, peer.Read(above.Length));
+            Assert.Equal(SendResult.Queued, Await(rig, waiting));
+            Assert.DoesNotContain(rig.Notices, static n => n.Kind == DiagnosticEventKind.SlowConsumer);
+            session.Abort();
+            session.End();
+            Assert.Equal(SendResult.Closed, session.Send(above));
 
-        void Try(Action send)
-        {
-            try
+            void Try(Action send)
             {
-                send();
+                try
+                {
+                    send();
+                }
+                catch (ArgumentException e)
+                {
+                    thrown.Add(e.Message);
+                }
             }
-            catch (ArgumentException e)
-            {
-                thrown.Add(e.Message);
-            }
-        }
-    });
+        });
 
     [Theory, Contract(8, 17)]
     [InlineData(SlowConsumer.Disconnect, true)]
     [InlineData(SlowConsumer.Disconnect, false)]
     [InlineData(SlowConsumer.DropNewest, true)]
     [InlineData(SlowConsumer.Wait, false)]
-    public void A_broadcast_above_a_members_whole_limit_skips_it_with_a_diagnostic_event_and_ends_nothing(SlowConsumer policy, bool onLoop) => Run(rig =>
-    {
-        (RecordingSession session, Peer peer) = Pair(rig, policy);
-        SessionGroup group = new("news");
-        rig.OnLoop(session.Loop, () => group.Join(session));
-        byte[] above = new byte[Limit + 1];
-        At(rig, session.Loop, onLoop, () =>
+    public void A_broadcast_above_a_members_whole_limit_skips_it_with_a_diagnostic_event_and_ends_nothing(
+        SlowConsumer policy, bool onLoop) => Run(rig =>
         {
-            group.Broadcast("before"u8);
-            group.Broadcast(above);
-            group.Broadcast("behind"u8);
+            (RecordingSession session, Peer peer) = Pair(rig, policy);
+            SessionGroup group = new("news");
+            rig.OnLoop(session.Loop, () => group.Join(session));
+            byte[] above = new byte[Limit + 1];
+            At(rig, session.Loop, onLoop, () =>
+            {
+                group.Broadcast("before"u8);
+                group.Broadcast(above);
+                group.Broadcast("behind"u8);
+            });
+            Assert.Equal("beforebehind", peer.ReadText(12));
+            BroadcastResult result = rig.Await(group.BroadcastAsync(above));
+            Assert.Equal((0, 1), (result.Queued, result.Skipped));
+            Assert.True(session.IsConnected);
+            DiagnosticEvent notice = Assert.Single(rig.Notices,
+                static n => n.Kind == DiagnosticEventKind.MessageTooLarge);
+            Assert.Contains($"A broadcast of 65,537 bytes is larger than the send queue of session {session.Id:x} may "
+                + $"ever be (SendLimitBytes is 65,536)", notice.Message, StringComparison.Ordinal);
+            Assert.Equal("message-too-large.md", notice.Page);
+            Assert.DoesNotContain(rig.Notices, static n => n.Kind == DiagnosticEventKind.SlowConsumer);
         });
-        Assert.Equal("beforebehind", peer.ReadText(12));
-        BroadcastResult result = rig.Await(group.BroadcastAsync(above));
-        Assert.Equal((0, 1), (result.Queued, result.Skipped));
-        Assert.True(session.IsConnected);
-        DiagnosticEvent notice = Assert.Single(rig.Notices, static n => n.Kind == DiagnosticEventKind.MessageTooLarge);
-        Assert.Contains($"A broadcast of 65,537 bytes is larger than the send queue of session {session.Id:x} may ever be (SendLimitBytes is 65,536)", notice.Message, StringComparison.Ordinal);
-        Assert.Equal("message-too-large.md", notice.Page);
-        Assert.DoesNotContain(rig.Notices, static n => n.Kind == DiagnosticEventKind.SlowConsumer);
-    });
 
     [Theory, Contract(8)]
     [InlineData(true)]
     [InlineData(false)]
-    public void A_slow_consumer_is_reported_once_with_the_session_its_pending_bytes_and_the_limit(bool onLoop) => Run(rig =>
-    {
-        const int OneMiB = 1024 * 1024;
-        (RecordingSession session, _) = Pair(rig, SlowConsumer.Disconnect, limit: OneMiB);
-        Clog(rig, session);
-        long id = session.Id;
-        SendResult above = default;
-        // TCP may accept more long after it accepted the last byte: then there was space, and nothing to observe.
-        for (int i = 0; above != SendResult.Closed; i++)
+    public void A_slow_consumer_is_reported_once_with_the_session_its_pending_bytes_and_the_limit(bool onLoop) =>
+        Run(rig =>
         {
-            Assert.True(i < 100, "the system takes more and more");
-            FillTo(rig, session, room: 0, OneMiB);
-            At(rig, session, onLoop, () => above = session.Send("x"u8));
-        }
+            const int OneMiB = 1024 * 1024;
+            (RecordingSession session, _) = Pair(rig, SlowConsumer.Disconnect, limit: OneMiB);
+            Clog(rig, session);
+            long id = session.Id;
+            SendResult above = default;
+            // TCP may accept more long after it accepted the last byte: then there was space, and nothing to observe.
+            for (int i = 0; above != SendResult.Closed; i++)
+            {
+                Assert.True(i < 100, "the system takes more and more");
+                FillTo(rig, session, room: 0, OneMiB);
+                At(rig, session, onLoop, () => above = session.Send("x"u8));
+            }
 
-        At(rig, session, onLoop, () => Assert.Equal(SendResult.Closed, session.Send("x"u8)));
-        Assert.Equal(CloseCause.SlowConsumer, session.End());
-        DiagnosticEvent notice = Assert.Single(rig.Notices, static n => n.Kind == DiagnosticEventKind.SlowConsumer);
-        Assert.Equal($"Session {id:x} reached SendLimitBytes (1 MiB; 1.0 MiB are pending now): disconnected by SlowConsumer=Disconnect. Await SendAsync, which waits for room; a session that answers many requests in one callback leaves the rest unread while IsAboveHighWaterMark is true.", notice.Message);
-        Assert.Equal("slow-consumer.md", notice.Page);
-    });
+            At(rig, session, onLoop, () => Assert.Equal(SendResult.Closed, session.Send("x"u8)));
+            Assert.Equal(CloseCause.SlowConsumer, session.End());
+            DiagnosticEvent notice = Assert.Single(rig.Notices, static n => n.Kind == DiagnosticEventKind.SlowConsumer);
+            Assert.Equal($"Session {id:x} reached SendLimitBytes (1 MiB; 1.0 MiB are pending now): disconnected "
+                + $"by SlowConsumer=Disconnect. Await SendAsync, which waits for room; a session that answers "
+                + $"many requests in one callback leaves the rest unread while IsAboveHighWaterMark is true.",
+                notice.Message);
+            Assert.Equal("slow-consumer.md", notice.Page);
+        });
 
     // Whether data accepted by the kernel is sent before the reset is unknown. Data that it has not accepted is
     // counted.
@@ -207,10 +221,17 @@ public abstract class LimitSuite(Transport transport) : TrafficSuite(transport)
         else rig.OnLoop(session, session.Abort);
         CloseCause cause = session.End();
         CloseReason reason = session.Reason;
-        Assert.Equal(how switch { "stop" => CloseCause.ServerStopped, "drain" => CloseCause.LocalClose, _ => CloseCause.LocalAbort }, cause);
-        Assert.Equal((accepted - session.BytesSent, true, false), (reason.BytesLost, reason.WasReset, reason.IsGraceful));
+        Assert.Equal(how switch
+        {
+            "stop" => CloseCause.ServerStopped,
+            "drain" => CloseCause.LocalClose,
+            _ => CloseCause.LocalAbort
+        }, cause);
+        Assert.Equal((accepted - session.BytesSent, true, false),
+            (reason.BytesLost, reason.WasReset, reason.IsGraceful));
         Assert.InRange(reason.BytesLost, 1, Limit);
-        Assert.EndsWith($"{reason.BytesLost:n0} accepted bytes were not sent", reason.ToString(), StringComparison.Ordinal);
+        Assert.EndsWith($"{reason.BytesLost:n0} accepted bytes were not sent", reason.ToString(),
+            StringComparison.Ordinal);
         peer.Close();
     });
 
@@ -265,41 +286,44 @@ public abstract class LimitSuite(Transport transport) : TrafficSuite(transport)
     [Theory, Contract(8)]
     [InlineData(500, 8 * 1024, 1)]
     [InlineData(100, 50 * 1024, 5)]
-    public void Sends_of_another_thread_to_many_idle_sessions_are_all_accepted(int sessions, int bytes, int bursts) => Run(rig =>
-    {
-        if (rig.IsVirtual) sessions = Math.Min(sessions, 300); // seeds repeat the test
-        RecordingServer server = rig.Serve();
-        List<(RecordingSession Session, Peer Peer)> pairs = [];
-        for (int i = 0; i < sessions; i++)
+    public void Sends_of_another_thread_to_many_idle_sessions_are_all_accepted(int sessions, int bytes, int bursts) =>
+        Run(rig =>
         {
-            Peer peer = rig.ConnectPeer(server.EndPoint!);
-            pairs.Add((server.Connected(i), peer));
-        }
-
-        byte[] message = Pattern(bytes);
-        for (int burst = 0; burst < bursts; burst++)
-        {
-            int taken = 0;
-            using ManualResetEventSlim goOn = new();
-            // No loop processes anything before all is sent. In virtual time other threads complete in one step anyway.
-            for (int i = 0; i < rig.Engine.LoopCount && !rig.IsVirtual; i++) rig.Engine.GetLoop(i).Post(goOn.Wait);
-            rig.Elsewhere(() =>
+            if (rig.IsVirtual) sessions = Math.Min(sessions, 300); // seeds repeat the test
+            RecordingServer server = rig.Serve();
+            List<(RecordingSession Session, Peer Peer)> pairs = [];
+            for (int i = 0; i < sessions; i++)
             {
-                foreach ((RecordingSession session, _) in pairs)
+                Peer peer = rig.ConnectPeer(server.EndPoint!);
+                pairs.Add((server.Connected(i), peer));
+            }
+
+            byte[] message = Pattern(bytes);
+            for (int burst = 0; burst < bursts; burst++)
+            {
+                int taken = 0;
+                using ManualResetEventSlim goOn = new();
+                // No loop processes anything before all is sent. In virtual time other threads complete in one step
+                // anyway.
+                for (int i = 0; i < rig.Engine.LoopCount && !rig.IsVirtual; i++) rig.Engine.GetLoop(i).Post(goOn.Wait);
+                rig.Elsewhere(() =>
                 {
-                    if (session.Send(message) == SendResult.Queued && session.BytesPending == bytes) taken++;
-                }
+                    foreach ((RecordingSession session, _) in pairs)
+                    {
+                        if (session.Send(message) == SendResult.Queued && session.BytesPending == bytes) taken++;
+                    }
 
-                goOn.Set();
-            });
-            rig.Join();
-            Assert.Equal(sessions, taken);
-            foreach ((_, Peer peer) in pairs) Assert.True(peer.Read(bytes).AsSpan().SequenceEqual(message));
-            foreach ((RecordingSession session, _) in pairs) rig.Until(() => session.BytesPending == 0, "all to be sent");
-        }
+                    goOn.Set();
+                });
+                rig.Join();
+                Assert.Equal(sessions, taken);
+                foreach ((_, Peer peer) in pairs) Assert.True(peer.Read(bytes).AsSpan().SequenceEqual(message));
+                foreach ((RecordingSession session, _) in pairs)
+                    rig.Until(() => session.BytesPending == 0, "all to be sent");
+            }
 
-        Assert.Equal(0, rig.Engine.ReadCounters().SendsRefused);
-    });
+            Assert.Equal(0, rig.Engine.ReadCounters().SendsRefused);
+        });
 
     [Fact, Contract(8)]
     public void BytesPending_counts_every_kind_of_send_and_is_zero_when_the_peer_has_read_all() => Run(rig =>
@@ -359,7 +383,8 @@ public abstract class LimitSuite(Transport transport) : TrafficSuite(transport)
             Assert.Equal(inPieces ? 1 : 0, session.CallReserve(1).Length);
             if (inPieces) session.CallCommit(0);
         });
-        Assert.Equal([.. first, .. fill, .. Filled('r', inPieces ? 19 : 20)], peer.Read(first.Length + fill.Length + (inPieces ? 19 : 20)));
+        Assert.Equal([.. first, .. fill, .. Filled('r', inPieces ? 19 : 20)],
+            peer.Read(first.Length + fill.Length + (inPieces ? 19 : 20)));
     });
 
     [Fact, Contract(8)]
@@ -389,43 +414,44 @@ public abstract class LimitSuite(Transport transport) : TrafficSuite(transport)
     [InlineData(SlowConsumer.Disconnect)]
     [InlineData(SlowConsumer.DropNewest)]
     [InlineData(SlowConsumer.Wait)]
-    public void A_broadcast_to_a_slow_member_follows_its_policy_and_reaches_the_others(SlowConsumer policy) => Run(rig =>
-    {
-        RecordingServer server = rig.Serve(null, Narrow(rig, policy));
-        Peer slowPeer = rig.ConnectPeer(server.EndPoint!);
-        RecordingSession slow = server.Connected();
-        Peer otherPeer = rig.ConnectPeer(server.EndPoint!);
-        server.Connected(1);
-        Clog(rig, slow);
-        BroadcastResult first;
-        BroadcastResult second;
-        int skipped = 0;
-        long sent;
-        do
+    public void A_broadcast_to_a_slow_member_follows_its_policy_and_reaches_the_others(SlowConsumer policy) =>
+        Run(rig =>
         {
-            FillTo(rig, slow, room: 10);
-            sent = slow.BytesSent;
-            first = rig.Await(server.Sessions.BroadcastAsync(Filled('a', 10)));
-            second = rig.Await(server.Sessions.BroadcastAsync(Filled('b', 10)));
-            skipped += first.Skipped + second.Skipped;
-            Assert.Equal("aaaaaaaaaabbbbbbbbbb", otherPeer.ReadText(20));
-            rig.Settle();
-        }
-        // A busy kernel accepted more after all: then there was space, and nothing to observe.
-        while (slow.IsConnected && slow.BytesSent != sent);
+            RecordingServer server = rig.Serve(null, Narrow(rig, policy));
+            Peer slowPeer = rig.ConnectPeer(server.EndPoint!);
+            RecordingSession slow = server.Connected();
+            Peer otherPeer = rig.ConnectPeer(server.EndPoint!);
+            server.Connected(1);
+            Clog(rig, slow);
+            BroadcastResult first;
+            BroadcastResult second;
+            int skipped = 0;
+            long sent;
+            do
+            {
+                FillTo(rig, slow, room: 10);
+                sent = slow.BytesSent;
+                first = rig.Await(server.Sessions.BroadcastAsync(Filled('a', 10)));
+                second = rig.Await(server.Sessions.BroadcastAsync(Filled('b', 10)));
+                skipped += first.Skipped + second.Skipped;
+                Assert.Equal("aaaaaaaaaabbbbbbbbbb", otherPeer.ReadText(20));
+                rig.Settle();
+            }
+            // A busy kernel accepted more after all: then there was space, and nothing to observe.
+            while (slow.IsConnected && slow.BytesSent != sent);
 
-        Assert.Equal(new BroadcastResult(2, 0), first);
-        Assert.Equal(new BroadcastResult(1, 1), second);
-        if (policy == SlowConsumer.Disconnect) Assert.Equal(CloseCause.SlowConsumer, slow.End());
-        else
-        {
-            Assert.True(slow.IsConnected);
-            Assert.Equal(Limit, slow.BytesPending);
-        }
+            Assert.Equal(new BroadcastResult(2, 0), first);
+            Assert.Equal(new BroadcastResult(1, 1), second);
+            if (policy == SlowConsumer.Disconnect) Assert.Equal(CloseCause.SlowConsumer, slow.End());
+            else
+            {
+                Assert.True(slow.IsConnected);
+                Assert.Equal(Limit, slow.BytesPending);
+            }
 
-        Assert.Equal(skipped, server.ReadCounters().BroadcastsDropped);
-        slowPeer.Close();
-    });
+            Assert.Equal(skipped, server.ReadCounters().BroadcastsDropped);
+            slowPeer.Close();
+        });
 
     [Theory, Contract(8)]
     [InlineData("loop")]
@@ -458,7 +484,8 @@ public abstract class LimitSuite(Transport transport) : TrafficSuite(transport)
         Assert.True(session.BytesPending <= OneMiB + 32 * 1024, $"{session.BytesPending} bytes pending");
         // The first 64 KiB of a queue may be references to broadcasts, each between two blocks.
         int references = kind == "broadcasts" ? 2 * (64 * 1024 / message.Length) : 0;
-        Assert.True(most <= (2 * OneMiB / (32 * 1024)) + 8 + references, $"{most} blocks of 32 KiB for a queue of 1 MiB");
+        Assert.True(most <= (2 * OneMiB / (32 * 1024)) + 8 + references,
+            $"{most} blocks of 32 KiB for a queue of 1 MiB");
 
         void Flood()
         {
@@ -467,7 +494,9 @@ public abstract class LimitSuite(Transport transport) : TrafficSuite(transport)
                 SendResult result = kind switch
                 {
                     "broadcasts" => i % 2 == 0 ? session.Send("x"u8) : group.Broadcast(message),
-                    "owned" => i % 2 == 0 ? session.Send("x"u8) : session.Send(Outgoing.Owned(new Plain(message), message.Length)),
+                    "owned" => i % 2 == 0
+                        ? session.Send("x"u8)
+                        : session.Send(Outgoing.Owned(new Plain(message), message.Length)),
                     _ => session.Send(message),
                 };
                 if (result == SendResult.Full) Interlocked.Increment(ref full);

@@ -19,10 +19,16 @@ public abstract class LoopSuite(Transport transport) : Suite(transport)
     public void A_descriptor_opened_by_a_callback_with_its_connections_number_is_not_touched_by_the_loop() => Run(
         rig =>
         {
-            Assert.SkipWhen(rig.IsVirtual || rig.IsPool || !OperatingSystem.IsLinux(), "The test needs an engine that reuses a descriptor's number at once.");
+            Assert.SkipWhen(rig.IsVirtual || rig.IsPool || !OperatingSystem.IsLinux(),
+                "The test needs an engine that reuses a descriptor's number at once.");
             List<Socket> opened = [];
             int accepted = -1;
-            ServerOptions options = new() { Engine = rig.Engine, EndPoint = rig.NewAddress(), OnSocketCreated = s => accepted = s.Role == SocketRole.Accepted ? (int)s.Descriptor : accepted };
+            ServerOptions options = new()
+            {
+                Engine = rig.Engine,
+                EndPoint = rig.NewAddress(),
+                OnSocketCreated = s => accepted = s.Role == SocketRole.Accepted ? (int)s.Descriptor : accepted
+            };
             RecordingServer server = rig.Serve(
                 s => s.AtReceived = (x, _) =>
                 {
@@ -53,7 +59,8 @@ public abstract class LoopSuite(Transport transport) : Suite(transport)
     public void A_socket_that_epoll_refuses_ends_or_rests_and_the_others_continue() => Run(
         rig =>
         {
-            Assert.SkipUnless(rig.Engine.Kind == EngineKind.Epoll, "Only epoll registers each socket by a call of its own.");
+            Assert.SkipUnless(rig.Engine.Kind == EngineKind.Epoll,
+                "Only epoll registers each socket by a call of its own.");
             rig.Expect("Cannot accept");
             RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, data) => x.Send(data));
             Peer bystander = rig.ConnectPeer(server.EndPoint!);
@@ -240,8 +247,10 @@ public abstract class LoopSuite(Transport transport) : Suite(transport)
     public void Mistakes_with_timers_are_thrown_at_the_call() => Run(rig =>
     {
         Loop loop = Started(rig);
-        Assert.Throws<ArgumentOutOfRangeException>(() => loop.StartTimer(TimeSpan.FromMilliseconds(-1), static _ => { }));
-        Assert.Throws<ArgumentOutOfRangeException>(() => loop.StartTimer(TimeSpan.Zero, static _ => { }, null, TimeSpan.FromMilliseconds(-1)));
+        Assert.Throws<ArgumentOutOfRangeException>(() => loop.StartTimer(TimeSpan.FromMilliseconds(-1),
+            static _ => { }));
+        Assert.Throws<ArgumentOutOfRangeException>(() => loop.StartTimer(TimeSpan.Zero, static _ => { }, null,
+            TimeSpan.FromMilliseconds(-1)));
         Assert.Throws<ArgumentNullException>(() => loop.StartTimer(TimeSpan.Zero, (Action<object?>)null!));
         Assert.Throws<ArgumentNullException>(() => loop.Post((Action)null!));
         Assert.Throws<ArgumentNullException>(() => loop.Dispatch((Action)null!));
@@ -297,9 +306,11 @@ public abstract class LoopSuite(Transport transport) : Suite(transport)
         rig =>
         {
             Assert.SkipWhen(rig.IsVirtual, "The memory engine's time passes on one thread only.");
-            Assert.SkipUnless(Linux.ThreadTimes.TryRead(Linux.CurrentThread.Id, out _), "This system does not count how long a thread waits for a cpu.");
+            Assert.SkipUnless(Linux.ThreadTimes.TryRead(Linux.CurrentThread.Id, out _),
+                "This system does not count how long a thread waits for a cpu.");
             int over = 0;
-            Thread[] others = [.. Enumerable.Range(0, 8 * Environment.ProcessorCount).Select(_ => new Thread(Compute) { IsBackground = true })];
+            Thread[] others = [.. Enumerable.Range(0, 8 * Environment.ProcessorCount)
+                .Select(_ => new Thread(Compute) { IsBackground = true })];
             foreach (Thread other in others) other.Start();
             try
             {
@@ -348,16 +359,21 @@ public abstract class LoopSuite(Transport transport) : Suite(transport)
             string who = $"OnReceived of RecordingSession (session {session.Id:x})";
             try
             {
-                rig.Until(() => rig.Notices.Any(n => n.Message.StartsWith($"{who} has blocked loop 0 for ", StringComparison.Ordinal)), "the notice while it blocks");
-                if (!rig.IsVirtual) Assert.DoesNotContain(rig.Notices, n => n.Message.StartsWith($"{who} blocked loop 0 for ", StringComparison.Ordinal));
+                rig.Until(() => rig.Notices.Any(n => n.Message.StartsWith($"{who} has blocked loop 0 for ",
+                    StringComparison.Ordinal)), "the notice while it blocks");
+                if (!rig.IsVirtual)
+                    Assert.DoesNotContain(rig.Notices,
+                        n => n.Message.StartsWith($"{who} blocked loop 0 for ", StringComparison.Ordinal));
             }
             finally
             {
                 release.Set();
             }
 
-            rig.Until(() => rig.Notices.Any(n => n.Message.StartsWith($"{who} blocked loop 0 for ", StringComparison.Ordinal)), "the notice when it has ended");
-            Assert.Equal(2, rig.Notices.Count(n => n.Kind == DiagnosticEventKind.BlockedLoop && n.Message.StartsWith(who, StringComparison.Ordinal)));
+            rig.Until(() => rig.Notices.Any(n => n.Message.StartsWith($"{who} blocked loop 0 for ",
+                StringComparison.Ordinal)), "the notice when it has ended");
+            Assert.Equal(2, rig.Notices.Count(n => n.Kind == DiagnosticEventKind.BlockedLoop
+                && n.Message.StartsWith(who, StringComparison.Ordinal)));
         },
         loops: 1);
 
@@ -365,7 +381,8 @@ public abstract class LoopSuite(Transport transport) : Suite(transport)
     public void Waiting_on_a_loop_for_what_only_this_loop_can_do_is_named() => Run(
         rig =>
         {
-            Assert.SkipWhen(rig.IsVirtual, "The memory engine runs everything on one thread, so no callback can block.");
+            Assert.SkipWhen(rig.IsVirtual,
+                "The memory engine runs everything on one thread, so no callback can block.");
             using CancellationTokenSource release = new();
             Loop loop = Started(rig);
             loop.Post(() =>
@@ -383,7 +400,9 @@ public abstract class LoopSuite(Transport transport) : Suite(transport)
             });
             try
             {
-                rig.Until(() => rig.Notices.Any(static n => n.Message.StartsWith($"a posted action (LoopSuite.{nameof(Waiting_on_a_loop_for_what_only_this_loop_can_do_is_named)}) has blocked loop 0 for ", StringComparison.Ordinal)), "the notice");
+                rig.Until(() => rig.Notices.Any(static n => n.Message.StartsWith(
+                    $"a posted action (LoopSuite.{nameof(Waiting_on_a_loop_for_what_only_this_loop_can_do_is_named)}) "
+                    + $"has blocked loop 0 for ", StringComparison.Ordinal)), "the notice");
             }
             finally
             {
@@ -415,8 +434,10 @@ public abstract class LoopSuite(Transport transport) : Suite(transport)
             }
 
             rig.Settle();
-            Assert.Equal(1, rig.Notices.Count(static n => n.Message.StartsWith("OnConnected of RecordingSession", StringComparison.Ordinal)));
-            Assert.Equal(1, rig.Notices.Count(static n => n.Message.StartsWith("OnReceived of RecordingSession", StringComparison.Ordinal)));
+            Assert.Equal(1, rig.Notices.Count(static n => n.Message.StartsWith("OnConnected of RecordingSession",
+                StringComparison.Ordinal)));
+            Assert.Equal(1, rig.Notices.Count(static n => n.Message.StartsWith("OnReceived of RecordingSession",
+                StringComparison.Ordinal)));
         },
         loops: 1);
 }

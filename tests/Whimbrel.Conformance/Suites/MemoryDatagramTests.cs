@@ -21,7 +21,8 @@ public sealed class MemoryDatagramTests
         {
             Story story = new(seed, new MemoryFaults());
             story.Run();
-            for (int client = 0; client < Clients; client++) Assert.Equal(Enumerable.Range(0, Each), story.Answered[client]);
+            for (int client = 0; client < Clients; client++)
+                Assert.Equal(Enumerable.Range(0, Each), story.Answered[client]);
         }
     }
 
@@ -33,7 +34,14 @@ public sealed class MemoryDatagramTests
         long overtaken = 0;
         foreach (int seed in Seeds)
         {
-            Story story = new(seed, new MemoryFaults { DatagramLoss = 60, DatagramDuplicate = 60, DatagramReorder = 150, DatagramDelay = 150, DatagramBufferBytes = 16 * 1024 });
+            Story story = new(seed, new MemoryFaults
+            {
+                DatagramLoss = 60,
+                DatagramDuplicate = 60,
+                DatagramReorder = 150,
+                DatagramDelay = 150,
+                DatagramBufferBytes = 16 * 1024
+            });
             story.Run();
             foreach (List<int> answers in story.Answered)
             {
@@ -51,7 +59,8 @@ public sealed class MemoryDatagramTests
     [Fact]
     public void The_same_seed_gives_the_same_run()
     {
-        MemoryFaults faults = new() { DatagramLoss = 50, DatagramDuplicate = 50, DatagramReorder = 100, DatagramDelay = 200 };
+        MemoryFaults faults =
+            new() { DatagramLoss = 50, DatagramDuplicate = 50, DatagramReorder = 100, DatagramDelay = 200 };
         foreach (int seed in new[] { 3, 4, 5 })
         {
             Story first = new(seed, faults);
@@ -59,7 +68,8 @@ public sealed class MemoryDatagramTests
             first.Run();
             second.Run();
             Assert.Equal(first.Hash, second.Hash);
-            for (int client = 0; client < Clients; client++) Assert.Equal(first.Answered[client], second.Answered[client]);
+            for (int client = 0; client < Clients; client++)
+                Assert.Equal(first.Answered[client], second.Answered[client]);
         }
     }
 
@@ -69,13 +79,15 @@ public sealed class MemoryDatagramTests
         const int sources = 10_000;
         MemoryEngine engine = new(7, faults: MemoryFaults.None with { DatagramBufferBytes = 256 * 1024 });
         RecordingHandler handler = new() { Echoes = true };
-        DatagramSocket socket = new(new DatagramOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Any, 0) }, () => handler);
+        DatagramSocket socket =
+            new(new DatagramOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Any, 0) }, () => handler);
         engine.Run(socket.StartAsync());
         IPEndPoint target = new(IPAddress.Loopback, ((IPEndPoint)socket.EndPoint!).Port);
         MemoryDatagramPeer raw = engine.OpenDatagrams(new IPEndPoint(IPAddress.Loopback, 0));
         for (int i = 0; i < sources; i++)
         {
-            raw.SendAs(BitConverter.GetBytes(i), target, new DatagramPeer(new IPAddress(new byte[] { 10, 1, (byte)(i >> 8), (byte)i }), 1_000 + (i % 50)));
+            raw.SendAs(BitConverter.GetBytes(i), target,
+                new DatagramPeer(new IPAddress(new byte[] { 10, 1, (byte)(i >> 8), (byte)i }), 1_000 + (i % 50)));
             if (i % 100 == 0) engine.RunUntilIdle();
         }
 
@@ -99,7 +111,8 @@ public sealed class MemoryDatagramTests
     {
         MemoryEngine engine = new(8, faults: MemoryFaults.None with { DatagramBufferBytes = 10_000 });
         RecordingHandler handler = new();
-        DatagramSocket socket = new(new DatagramOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) }, () => handler);
+        DatagramSocket socket = new(
+            new DatagramOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) }, () => handler);
         engine.Run(socket.StartAsync());
         MemoryDatagramPeer raw = engine.OpenDatagrams(new IPEndPoint(IPAddress.Loopback, 0));
         for (int i = 0; i < 100; i++) raw.Send(new byte[744], socket.EndPoint!);
@@ -114,13 +127,15 @@ public sealed class MemoryDatagramTests
     {
         MemoryEngine engine = new(9, faults: MemoryFaults.None with { DatagramMtuBytes = 1_400 });
         RecordingHandler handler = new();
-        DatagramSocket socket = new(new DatagramOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) }, () => handler);
+        DatagramSocket socket = new(
+            new DatagramOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) }, () => handler);
         engine.Run(socket.StartAsync());
         DatagramPeer self = new(socket.EndPoint!);
         foreach (int size in new[] { 1_400, 1_401 }) Assert.Equal(SendResult.Queued, socket.Send(new byte[size], self));
         engine.RunUntilIdle();
         Assert.Equal(1_400, handler.Datagrams.Single().Length);
-        Assert.Equal((1_401, ErrorCategory.Limit), (handler.Failed.Single().Length, handler.Failed.Single().Error.Category));
+        Assert.Equal((1_401, ErrorCategory.Limit),
+            (handler.Failed.Single().Length, handler.Failed.Single().Error.Category));
         engine.Run(socket.DisposeAsync());
         engine.Run(engine.DisposeAsync());
     }
@@ -139,7 +154,9 @@ public sealed class MemoryDatagramTests
         {
             _engine = new MemoryEngine(seed, loops: 2, faults: faults);
             _serverHandler = new RecordingHandler { Echoes = true, Received = Serve };
-            _server = new DatagramSocket(new DatagramOptions { Engine = _engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) }, () => _serverHandler);
+            _server = new DatagramSocket(
+                new DatagramOptions { Engine = _engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) },
+                () => _serverHandler);
         }
 
         internal List<int>[] Answered { get; } = [.. Enumerable.Range(0, Clients).Select(static _ => new List<int>())];
@@ -177,12 +194,18 @@ public sealed class MemoryDatagramTests
         private void Join(int client)
         {
             RecordingHandler handler = new() { Received = (_, data, peer) => TakeAnswer(client, data, peer) };
-            DatagramSocket socket = new(new DatagramOptions { Engine = _engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), RemoteEndPoint = _server.EndPoint }, () => handler);
+            DatagramSocket socket = new(new DatagramOptions
+            {
+                Engine = _engine,
+                EndPoint = new IPEndPoint(IPAddress.Loopback, 0),
+                RemoteEndPoint = _server.EndPoint
+            }, () => handler);
             _engine.Run(socket.StartAsync());
             _clients.Add((socket, handler));
         }
 
-        private void Send(int client, int number) => Assert.Equal(SendResult.Queued, _clients[client].Socket.Send(Message(client, number)));
+        private void Send(int client, int number) =>
+            Assert.Equal(SendResult.Queued, _clients[client].Socket.Send(Message(client, number)));
 
         private static byte[] Message(int client, int number)
         {

@@ -16,7 +16,9 @@ public sealed class MemoryFaultTests
     {
         List<DiagnosticEvent> notices = [];
         await using MemoryEngine engine = new(seed, loops: 2, notices.Add, new MemoryFaults { AcceptError = 300 });
-        await using Server server = new(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) }, static () => new EchoSession());
+        await using Server server =
+            new(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) },
+                static () => new EchoSession());
         engine.Run(server.StartAsync());
         int served = 0;
         for (int i = 0; i < 40; i++)
@@ -41,9 +43,12 @@ public sealed class MemoryFaultTests
     [MemberData(nameof(Seeds))]
     public async Task Resets_and_broken_sends_in_the_middle_of_a_stream_never_bring_a_wrong_byte(int seed)
     {
-        await using MemoryEngine engine = new(seed, loops: 2, faults: new MemoryFaults { Reset = 5, SendError = 5, Split = 500, WouldBlock = 400 });
+        await using MemoryEngine engine = new(seed, loops: 2,
+            faults: new MemoryFaults { Reset = 5, SendError = 5, Split = 500, WouldBlock = 400 });
         int ends = 0;
-        await using Server server = new(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) }, () => new EchoSession { Ended = () => ends++ });
+        await using Server server =
+            new(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) },
+                () => new EchoSession { Ended = () => ends++ });
         engine.Run(server.StartAsync());
         byte[] data = new byte[30_000];
         new Random(seed).NextBytes(data);
@@ -58,10 +63,12 @@ public sealed class MemoryFaultTests
                 try
                 {
                     int got;
-                    if (written < data.Length) written += peer.Write(data.AsSpan(written, Math.Min(700, data.Length - written)));
+                    if (written < data.Length)
+                        written += peer.Write(data.AsSpan(written, Math.Min(700, data.Length - written)));
                     while ((got = peer.Read(buffer)) > 0)
                     {
-                        Assert.True(data.AsSpan(read, got).SequenceEqual(buffer.AsSpan(0, got)), $"a difference after byte {read}");
+                        Assert.True(data.AsSpan(read, got).SequenceEqual(buffer.AsSpan(0, got)),
+                            $"a difference after byte {read}");
                         read += got;
                     }
 

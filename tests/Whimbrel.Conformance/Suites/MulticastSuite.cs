@@ -16,11 +16,20 @@ public abstract class MulticastSuite(Transport transport) : Suite(transport)
 
     private static MulticastGroup OnLo(IPAddress group, IPAddress? source = null) => new(group, "lo", source);
 
-    private static DatagramSocket Open(Rig rig, out RecordingHandler handler, int port = 0, bool allGroups = false, MulticastGroup[]? groups = null, int loops = 1)
+    private static DatagramSocket Open(Rig rig, out RecordingHandler handler, int port = 0, bool allGroups = false,
+        MulticastGroup[]? groups = null, int loops = 1)
     {
         RecordingHandler? made = null;
         DatagramSocket socket = new(
-            new DatagramOptions { Engine = rig.Engine, EndPoint = new IPEndPoint(IPAddress.Any, port), ReuseAddress = true, AllGroups = allGroups, Groups = groups ?? [], Loops = loops },
+            new DatagramOptions
+            {
+                Engine = rig.Engine,
+                EndPoint = new IPEndPoint(IPAddress.Any, port),
+                ReuseAddress = true,
+                AllGroups = allGroups,
+                Groups = groups ?? [],
+                Loops = loops
+            },
             () => loops == 1 ? made = new RecordingHandler() : new RecordingHandler());
         rig.Await(socket.StartAsync(), "the datagram socket to start");
         handler = made!;
@@ -30,7 +39,13 @@ public abstract class MulticastSuite(Transport transport) : Suite(transport)
     private static DatagramSocket OpenSender(Rig rig, string by, bool loopback)
     {
         DatagramSocket socket = new(
-            new DatagramOptions { Engine = rig.Engine, EndPoint = new IPEndPoint(IPAddress.Any, 0), MulticastInterface = by, MulticastLoopback = loopback },
+            new DatagramOptions
+            {
+                Engine = rig.Engine,
+                EndPoint = new IPEndPoint(IPAddress.Any, 0),
+                MulticastInterface = by,
+                MulticastLoopback = loopback
+            },
             static () => new RecordingHandler());
         rig.Await(socket.StartAsync(), "the sender to start");
         return socket;
@@ -40,7 +55,8 @@ public abstract class MulticastSuite(Transport transport) : Suite(transport)
 
     /// <summary>Datagrams received before a unicast marker that is sent afterwards: everything that could
     /// arrive.</summary>
-    private static List<string> BeforeMarker(Rig rig, RawDatagrams sender, DatagramSocket socket, RecordingHandler handler, string marker)
+    private static List<string> BeforeMarker(Rig rig, RawDatagrams sender, DatagramSocket socket,
+        RecordingHandler handler, string marker)
     {
         sender.Send(Bytes(marker), new IPEndPoint(IPAddress.Loopback, PortOf(socket)));
         rig.Until(() => handler.Datagrams.Any(d => Text(d) == marker), $"the marker {marker}");
@@ -83,7 +99,8 @@ public abstract class MulticastSuite(Transport transport) : Suite(transport)
         sender.SendToGroup(Bytes("two"), s_two, PortOf(socket));
         Assert.Equal(["one", "two", "m"], BeforeMarker(rig, sender, socket, handler, "m"));
         Close(rig, socket, handler);
-        Assert.Equal(["started", "joined 239.77.1.1 on lo", "joined 239.77.1.2 on lo", "left 239.77.1.1 on lo", "left 239.77.1.2 on lo", "stopped"], handler.Events);
+        Assert.Equal(["started", "joined 239.77.1.1 on lo", "joined 239.77.1.2 on lo", "left 239.77.1.1 on lo",
+            "left 239.77.1.2 on lo", "stopped"], handler.Events);
     });
 
     [Fact]
@@ -156,7 +173,8 @@ public abstract class MulticastSuite(Transport transport) : Suite(transport)
         Assert.Equal(SendResult.Queued, sender.Send(Bytes("group"), new DatagramPeer(s_one, PortOf(socket))));
         Assert.Equal(SendResult.Queued, sender.SendRun(Pattern(1_000), 100, new DatagramPeer(s_one, PortOf(socket))));
         rig.Until(() => sender.ReadCounters().DatagramsSent == 11, "all to be sent");
-        Assert.Equal(SendResult.Queued, sender.Send(Bytes("marker"), new DatagramPeer(IPAddress.Loopback, PortOf(socket))));
+        Assert.Equal(SendResult.Queued,
+            sender.Send(Bytes("marker"), new DatagramPeer(IPAddress.Loopback, PortOf(socket))));
         rig.Until(() => handler.Datagrams.Any(static d => Text(d) == "marker"), "the marker");
         Assert.Equal(loopback ? 12 : 1, handler.Count);
         if (loopback) Assert.Equal(Pattern(1_000), handler.Datagrams.Skip(1).Take(10).SelectMany(static d => d));
@@ -171,11 +189,19 @@ public abstract class MulticastSuite(Transport transport) : Suite(transport)
         Assert.SkipWhen(name is null, "No interface of this machine has IPv6 and multicast.");
         IPAddress group = IPAddress.Parse("ff02::7:7777");
         RecordingHandler handler = new();
-        DatagramSocket socket = new(new DatagramOptions { Engine = rig.Engine, EndPoint = new IPEndPoint(IPAddress.IPv6Any, 0) }, () => handler);
+        DatagramSocket socket =
+            new(new DatagramOptions { Engine = rig.Engine, EndPoint = new IPEndPoint(IPAddress.IPv6Any, 0) },
+                () => handler);
         rig.Await(socket.StartAsync());
         rig.Await(socket.JoinAsync(new MulticastGroup(group, name)));
         DatagramSocket sender = new(
-            new DatagramOptions { Engine = rig.Engine, EndPoint = new IPEndPoint(IPAddress.IPv6Any, 0), MulticastInterface = name, MulticastLoopback = true },
+            new DatagramOptions
+            {
+                Engine = rig.Engine,
+                EndPoint = new IPEndPoint(IPAddress.IPv6Any, 0),
+                MulticastInterface = name,
+                MulticastLoopback = true
+            },
             static () => new RecordingHandler());
         rig.Await(sender.StartAsync());
         Assert.Equal(SendResult.Queued, sender.Send(Bytes("six"), new DatagramPeer(group, PortOf(socket))));
@@ -188,8 +214,10 @@ public abstract class MulticastSuite(Transport transport) : Suite(transport)
     });
 
     private static string? NameOfDevice(AddressFamily family) => NetworkInterface.GetAllNetworkInterfaces()
-        .Where(static i => i.OperationalStatus == OperationalStatus.Up && i.SupportsMulticast && i.NetworkInterfaceType != NetworkInterfaceType.Loopback)
-        .FirstOrDefault(i => i.GetIPProperties().UnicastAddresses.Any(a => a.Address.AddressFamily == family && (family == AddressFamily.InterNetwork || a.Address.IsIPv6LinkLocal)))?.Name;
+        .Where(static i => i.OperationalStatus == OperationalStatus.Up && i.SupportsMulticast
+            && i.NetworkInterfaceType != NetworkInterfaceType.Loopback)
+        .FirstOrDefault(i => i.GetIPProperties().UnicastAddresses.Any(a => a.Address.AddressFamily == family
+            && (family == AddressFamily.InterNetwork || a.Address.IsIPv6LinkLocal)))?.Name;
 
     [Fact]
     public void Datagrams_to_a_group_pass_no_router_unless_asked() => Run(rig =>
@@ -200,11 +228,24 @@ public abstract class MulticastSuite(Transport transport) : Suite(transport)
         foreach ((int asked, int expected) in new (int, int)[] { (-1, 1), (0, 0), (7, 7) })
         {
             DatagramOptions options = asked < 0
-                ? new DatagramOptions { Engine = rig.Engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), MulticastInterface = "lo" }
-                : new DatagramOptions { Engine = rig.Engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), MulticastInterface = "lo", MulticastHops = asked, MulticastLoopback = true };
+                ? new DatagramOptions
+                {
+                    Engine = rig.Engine,
+                    EndPoint = new IPEndPoint(IPAddress.Loopback, 0),
+                    MulticastInterface = "lo"
+                }
+                : new DatagramOptions
+                {
+                    Engine = rig.Engine,
+                    EndPoint = new IPEndPoint(IPAddress.Loopback, 0),
+                    MulticastInterface = "lo",
+                    MulticastHops = asked,
+                    MulticastLoopback = true
+                };
             DatagramSocket sender = new(options, static () => new RecordingHandler());
             rig.Await(sender.StartAsync());
-            Assert.Equal(SendResult.Queued, sender.Send(Bytes("hop"), new DatagramPeer(s_one, ((IPEndPoint)member.EndPoint).Port)));
+            Assert.Equal(SendResult.Queued,
+                sender.Send(Bytes("hop"), new DatagramPeer(s_one, ((IPEndPoint)member.EndPoint).Port)));
             Assert.Equal(expected, member.ReceiveHops());
             rig.Await(sender.DisposeAsync());
         }
@@ -213,45 +254,63 @@ public abstract class MulticastSuite(Transport transport) : Suite(transport)
     // ------------------------------------------------------------------ what is refused
 
     [Fact]
-    public void A_group_that_cannot_be_joined_or_left_is_refused_with_its_reason_and_the_socket_continues() => Run(rig =>
-    {
-        DatagramSocket socket = Open(rig, out RecordingHandler handler);
-        using RawDatagrams sender = new(rig);
-        Assert.Throws<ArgumentException>(() => rig.Await(socket.JoinAsync(IPAddress.Loopback)));
-        Assert.Throws<ArgumentException>(() => rig.Await(socket.JoinAsync(IPAddress.Parse("240.0.0.1"))));
-        Assert.Throws<ArgumentException>(() => rig.Await(socket.JoinAsync(OnLo(s_one, IPAddress.IPv6Loopback))));
-        Assert.Throws<ArgumentException>(() => rig.Await(socket.JoinAsync(OnLo(s_one, s_two))));
-        Assert.Contains("not a member", Assert.Throws<InvalidOperationException>(() => rig.Await(socket.LeaveAsync(OnLo(s_one)))).Message, StringComparison.Ordinal);
-        Assert.Contains("nowhere0", Assert.Throws<NetworkException>(() => rig.Await(socket.JoinAsync(new MulticastGroup(s_one, "nowhere0")))).Message, StringComparison.Ordinal);
-        if (OperatingSystem.IsLinux())
+    public void A_group_that_cannot_be_joined_or_left_is_refused_with_its_reason_and_the_socket_continues() =>
+        Run(rig =>
         {
-            // It would start, and receive nothing.
-            DatagramSocket bound = new(new DatagramOptions { Engine = rig.Engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Groups = [OnLo(s_one)] }, static () => new RecordingHandler());
-            string why = Assert.Throws<ArgumentException>(() => rig.Await(bound.StartAsync())).Message;
-            Assert.Contains("a socket bound to 127.0.0.1 receives nothing of a group on Linux: bind it to IPAddress.Any or to 239.77.1.1", why, StringComparison.Ordinal);
-            DatagramSocket later = new(new DatagramOptions { Engine = rig.Engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) }, static () => new RecordingHandler());
-            rig.Await(later.StartAsync());
-            rig.Await(later.JoinAsync(OnLo(s_one)));
-            Assert.Contains(rig.Notices, static n => n.Page == "multicast.md" && n.Message.Contains("IPAddress.Any", StringComparison.Ordinal));
-            rig.Await(later.DisposeAsync());
-        }
+            DatagramSocket socket = Open(rig, out RecordingHandler handler);
+            using RawDatagrams sender = new(rig);
+            Assert.Throws<ArgumentException>(() => rig.Await(socket.JoinAsync(IPAddress.Loopback)));
+            Assert.Throws<ArgumentException>(() => rig.Await(socket.JoinAsync(IPAddress.Parse("240.0.0.1"))));
+            Assert.Throws<ArgumentException>(() => rig.Await(socket.JoinAsync(OnLo(s_one, IPAddress.IPv6Loopback))));
+            Assert.Throws<ArgumentException>(() => rig.Await(socket.JoinAsync(OnLo(s_one, s_two))));
+            Assert.Contains("not a member",
+                Assert.Throws<InvalidOperationException>(() => rig.Await(socket.LeaveAsync(OnLo(s_one)))).Message,
+                StringComparison.Ordinal);
+            Assert.Contains("nowhere0", Assert.Throws<NetworkException>(() =>
+                rig.Await(socket.JoinAsync(new MulticastGroup(s_one, "nowhere0")))).Message, StringComparison.Ordinal);
+            if (OperatingSystem.IsLinux())
+            {
+                // It would start, and receive nothing.
+                DatagramSocket bound = new(new DatagramOptions
+                {
+                    Engine = rig.Engine,
+                    EndPoint = new IPEndPoint(IPAddress.Loopback, 0),
+                    Groups = [OnLo(s_one)]
+                }, static () => new RecordingHandler());
+                string why = Assert.Throws<ArgumentException>(() => rig.Await(bound.StartAsync())).Message;
+                Assert.Contains("a socket bound to 127.0.0.1 receives nothing of a group on Linux: bind it to "
+                    + "IPAddress.Any or to 239.77.1.1", why, StringComparison.Ordinal);
+                DatagramSocket later =
+                    new(new DatagramOptions { Engine = rig.Engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) },
+                        static () => new RecordingHandler());
+                rig.Await(later.StartAsync());
+                rig.Await(later.JoinAsync(OnLo(s_one)));
+                Assert.Contains(rig.Notices, static n => n.Page == "multicast.md"
+                    && n.Message.Contains("IPAddress.Any", StringComparison.Ordinal));
+                rig.Await(later.DisposeAsync());
+            }
 
-        rig.Await(socket.JoinAsync(OnLo(s_one)));
-        Assert.Contains("already", Assert.Throws<InvalidOperationException>(() => rig.Await(socket.JoinAsync(OnLo(s_one)))).Message, StringComparison.Ordinal);
-        Assert.Throws<InvalidOperationException>(() => rig.Await(socket.LeaveAsync(s_one)));
-        Assert.Equal(["m"], BeforeMarker(rig, sender, socket, handler, "m"));
-        Close(rig, socket, handler);
-        Assert.Throws<InvalidOperationException>(() => rig.Await(socket.JoinAsync(OnLo(s_two))));
-    });
+            rig.Await(socket.JoinAsync(OnLo(s_one)));
+            Assert.Contains("already",
+                Assert.Throws<InvalidOperationException>(() => rig.Await(socket.JoinAsync(OnLo(s_one)))).Message,
+                StringComparison.Ordinal);
+            Assert.Throws<InvalidOperationException>(() => rig.Await(socket.LeaveAsync(s_one)));
+            Assert.Equal(["m"], BeforeMarker(rig, sender, socket, handler, "m"));
+            Close(rig, socket, handler);
+            Assert.Throws<InvalidOperationException>(() => rig.Await(socket.JoinAsync(OnLo(s_two))));
+        });
 
     [Fact]
     public void More_groups_than_the_system_allows_are_refused_by_the_name_of_the_sysctl() => Run(rig =>
     {
         const string sysctl = "/proc/sys/net/ipv4/igmp_max_memberships";
-        int limit = rig.IsVirtual || !File.Exists(sysctl) ? 20 : int.Parse(File.ReadAllText(sysctl), CultureInfo.InvariantCulture);
+        int limit = rig.IsVirtual || !File.Exists(sysctl)
+            ? 20
+            : int.Parse(File.ReadAllText(sysctl), CultureInfo.InvariantCulture);
         Assert.SkipWhen(limit > 200, "The descriptor limit of this machine is too high for the test.");
         DatagramSocket socket = Open(rig, out RecordingHandler handler);
-        for (int i = 1; i <= limit; i++) rig.Await(socket.JoinAsync(OnLo(new IPAddress(new byte[] { 239, 77, 2, (byte)i }))));
+        for (int i = 1; i <= limit; i++)
+            rig.Await(socket.JoinAsync(OnLo(new IPAddress(new byte[] { 239, 77, 2, (byte)i }))));
         NetworkException refused = Assert.Throws<NetworkException>(() => rig.Await(socket.JoinAsync(OnLo(s_two))));
         Assert.Equal(ErrorCategory.Limit, refused.Error.Category);
         Assert.Contains("net.ipv4.igmp_max_memberships", refused.Message, StringComparison.Ordinal);
@@ -268,7 +327,12 @@ public abstract class MulticastSuite(Transport transport) : Suite(transport)
     public void A_start_fails_and_leaves_nothing_open_when_its_group_cannot_be_joined() => Run(rig =>
     {
         DatagramSocket socket = new(
-            new DatagramOptions { Engine = rig.Engine, EndPoint = new IPEndPoint(IPAddress.Any, 0), Groups = [OnLo(s_one), new MulticastGroup(s_two, "nowhere0")] },
+            new DatagramOptions
+            {
+                Engine = rig.Engine,
+                EndPoint = new IPEndPoint(IPAddress.Any, 0),
+                Groups = [OnLo(s_one), new MulticastGroup(s_two, "nowhere0")]
+            },
             static () => new RecordingHandler());
         Assert.Throws<NetworkException>(() => rig.Await(socket.StartAsync()));
         Assert.False(socket.IsStarted);

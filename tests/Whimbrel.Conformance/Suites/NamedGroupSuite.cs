@@ -16,7 +16,8 @@ public abstract class NamedGroupSuite(Transport transport) : TrafficSuite(transp
         At(rig, pairs[0].Session, onLoop, () => groups["room"].Broadcast("nobody"u8));
         Assert.Equal(0, groups.Count);
         Assert.False(groups.TryGet("room", out _));
-        foreach ((RecordingSession session, _) in pairs.Take(2)) At(rig, session, onLoop, () => groups["room"].Join(session));
+        foreach ((RecordingSession session, _) in pairs.Take(2))
+            At(rig, session, onLoop, () => groups["room"].Join(session));
         rig.Until(() => groups["room"].Count == 2, "two members");
         Assert.True(groups.TryGet("room", out SessionGroup? room));
         Assert.Same(room, groups["room"]);
@@ -182,12 +183,16 @@ public abstract class NamedGroupSuite(Transport transport) : TrafficSuite(transp
     {
         NamedGroups groups = new();
         string early = "";
-        RecordingServer server = rig.Serve(s => s.AtConnecting = x => early = Assert.Throws<InvalidOperationException>(() => groups["room"].Join(x)).Message);
-        Assert.Contains("OnConnected", Assert.Throws<InvalidOperationException>(() => groups["room"].Join(new RecordingSession(rig))).Message, StringComparison.Ordinal);
+        RecordingServer server = rig.Serve(s => s.AtConnecting =
+            x => early = Assert.Throws<InvalidOperationException>(() => groups["room"].Join(x)).Message);
+        Assert.Contains("OnConnected",
+            Assert.Throws<InvalidOperationException>(() => groups["room"].Join(new RecordingSession(rig))).Message,
+            StringComparison.Ordinal);
         Assert.Equal(0, groups.Count);
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
-        Assert.Equal("RecordingSession cannot join a group before it is connected. Call Join in OnConnected or later.", early);
+        Assert.Equal("RecordingSession cannot join a group before it is connected. Call Join in OnConnected or later.",
+            early);
         Assert.Equal(0, groups.Count);
         // A join and an end that cross: no membership remains in either order.
         rig.Elsewhere(() => groups["room"].Join(session));
@@ -212,7 +217,8 @@ public abstract class NamedGroupSuite(Transport transport) : TrafficSuite(transp
         Peer second = rig.ConnectPeer(two.EndPoint!);
         RecordingSession dialled = rig.Connect(listener.EndPoint);
         Peer third = listener.Accept();
-        foreach (RecordingSession session in (RecordingSession[])[one.Connected(), two.Connected(), dialled]) one.Groups["all"].Join(session);
+        foreach (RecordingSession session in (RecordingSession[])[one.Connected(), two.Connected(), dialled])
+            one.Groups["all"].Join(session);
         Assert.Equal(new BroadcastResult(3, 0), rig.Await(one.Groups["all"].BroadcastAsync(Bytes("all"))));
         foreach (Peer peer in (Peer[])[first, second, third]) Assert.Equal("all", peer.ReadText(3));
         Assert.Equal(0, two.Groups.Count);
@@ -248,39 +254,43 @@ public abstract class NamedGroupSuite(Transport transport) : TrafficSuite(transp
     [Theory, Contract(17)]
     [InlineData(true)]
     [InlineData(false)]
-    public void A_broadcast_by_predicate_reaches_those_that_match_and_different_predicates_do_not_mix(bool onLoop) => Run(rig =>
-    {
-        (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 4);
-        for (int i = 0; i < 4; i++) pairs[i].Session.Tag = i;
-        int astray = 0;
-        Func<Session, bool>[] predicates = [.. Enumerable.Range(0, 4).Select(n => new Func<Session, bool>(s =>
+    public void A_broadcast_by_predicate_reaches_those_that_match_and_different_predicates_do_not_mix(bool onLoop) =>
+        Run(rig =>
         {
-            if (!s.Loop.IsCurrent) Interlocked.Increment(ref astray);
-            return (int)s.Tag! >= n;
-        }))];
-        const int Messages = 120;
-        At(rig, pairs[0].Session, onLoop, () =>
-        {
-            for (int i = 0; i < Messages; i++) Assert.Equal(SendResult.Queued, server.Broadcast(Bytes($"{i:000}"), predicates[i / 2 % 4]));
-            Assert.Throws<ArgumentNullException>(() => server.Broadcast("x"u8, (Func<Session, bool>)null!));
-        });
-        for (int p = 0; p < 4; p++)
-        {
-            string expected = string.Concat(Enumerable.Range(0, Messages).Where(i => i / 2 % 4 <= p).Select(static i => $"{i:000}"));
-            Assert.Equal(expected, pairs[p].Peer.ReadText(expected.Length));
-        }
+            (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 4);
+            for (int i = 0; i < 4; i++) pairs[i].Session.Tag = i;
+            int astray = 0;
+            Func<Session, bool>[] predicates = [.. Enumerable.Range(0, 4).Select(n => new Func<Session, bool>(s =>
+            {
+                if (!s.Loop.IsCurrent) Interlocked.Increment(ref astray);
+                return (int)s.Tag! >= n;
+            }))];
+            const int Messages = 120;
+            At(rig, pairs[0].Session, onLoop, () =>
+            {
+                for (int i = 0; i < Messages; i++)
+                    Assert.Equal(SendResult.Queued, server.Broadcast(Bytes($"{i:000}"), predicates[i / 2 % 4]));
+                Assert.Throws<ArgumentNullException>(() => server.Broadcast("x"u8, (Func<Session, bool>)null!));
+            });
+            for (int p = 0; p < 4; p++)
+            {
+                string expected = string.Concat(Enumerable.Range(0, Messages).Where(i => i / 2 % 4 <= p)
+                    .Select(static i => $"{i:000}"));
+                Assert.Equal(expected, pairs[p].Peer.ReadText(expected.Length));
+            }
 
-        Assert.Equal(0, astray);
-        rig.Settle();
-        Assert.All(pairs, static p => Assert.Equal(-1, p.Peer.TryRead(new byte[1])));
-    });
+            Assert.Equal(0, astray);
+            rig.Settle();
+            Assert.All(pairs, static p => Assert.Equal(-1, p.Peer.TryRead(new byte[1])));
+        });
 
     [Fact, Contract(17)]
     public void A_predicate_may_join_leave_and_broadcast_itself() => Run(
         rig =>
         {
             (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 3);
-            foreach ((RecordingSession session, _) in pairs) rig.OnLoop(session, () => server.Groups["room"].Join(session));
+            foreach ((RecordingSession session, _) in pairs)
+                rig.OnLoop(session, () => server.Groups["room"].Join(session));
             int asked = 0;
             rig.OnLoop(pairs[0].Session, () => server.Groups["room"].Broadcast("x"u8, member =>
             {
@@ -317,42 +327,45 @@ public abstract class NamedGroupSuite(Transport transport) : TrafficSuite(transp
     [InlineData(SlowConsumer.DropNewest, true)]
     [InlineData(SlowConsumer.Wait, true)]
     [InlineData(SlowConsumer.Wait, false)]
-    public void A_member_at_its_limit_gets_each_message_that_fits_also_of_those_that_were_joined(SlowConsumer policy, bool joined) => Run(rig =>
-    {
-        (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 2, Narrow(rig, policy));
-        (RecordingSession slow, Peer peer) = pairs[0];
-        byte[] clog = Clog(rig, slow);
-        byte[] filler = FillTo(rig, slow, 25);
-        SessionGroup room = server.Groups["room"];
-        foreach ((RecordingSession session, _) in pairs) rig.OnLoop(session, () => room.Join(session));
-        string[] messages = ["0123456789", "abcdefghij", "too long", "four", "x", "y"];
-        if (joined)
+    public void A_member_at_its_limit_gets_each_message_that_fits_also_of_those_that_were_joined(SlowConsumer policy,
+        bool joined) => Run(rig =>
         {
-            // Posted without a pause: processed in one run, or a few.
-            rig.Elsewhere(() =>
+            (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 2,
+                Narrow(rig, policy));
+            (RecordingSession slow, Peer peer) = pairs[0];
+            byte[] clog = Clog(rig, slow);
+            byte[] filler = FillTo(rig, slow, 25);
+            SessionGroup room = server.Groups["room"];
+            foreach ((RecordingSession session, _) in pairs) rig.OnLoop(session, () => room.Join(session));
+            string[] messages = ["0123456789", "abcdefghij", "too long", "four", "x", "y"];
+            if (joined)
             {
-                foreach (string message in messages) room.Broadcast(message);
-            });
-            rig.Join();
-        }
-        else
-        {
-            foreach (string message in messages) rig.OnLoop(slow, () => room.Broadcast(message));
-        }
+                // Posted without a pause: processed in one run, or a few.
+                rig.Elsewhere(() =>
+                {
+                    foreach (string message in messages) room.Broadcast(message);
+                });
+                rig.Join();
+            }
+            else
+            {
+                foreach (string message in messages) rig.OnLoop(slow, () => room.Broadcast(message));
+            }
 
-        Assert.Equal(string.Concat(messages), pairs[1].Peer.ReadText(string.Concat(messages).Length));
-        rig.Until(() => slow.BytesPending == Limit, "the loop of the slow member to have served it, too");
-        Assert.Equal([.. clog, .. filler], peer.Read(clog.Length + filler.Length));
-        Assert.Equal("0123456789abcdefghijfourx", peer.ReadText(25));
-        rig.Settle();
-        Assert.Equal(-1, peer.TryRead(new byte[1]));
-        Assert.True(slow.IsConnected);
-    });
+            Assert.Equal(string.Concat(messages), pairs[1].Peer.ReadText(string.Concat(messages).Length));
+            rig.Until(() => slow.BytesPending == Limit, "the loop of the slow member to have served it, too");
+            Assert.Equal([.. clog, .. filler], peer.Read(clog.Length + filler.Length));
+            Assert.Equal("0123456789abcdefghijfourx", peer.ReadText(25));
+            rig.Settle();
+            Assert.Equal(-1, peer.TryRead(new byte[1]));
+            Assert.True(slow.IsConnected);
+        });
 
     [Fact, Contract(17, 8)]
     public void With_Disconnect_the_first_message_that_does_not_fit_ends_the_member_and_no_other() => Run(rig =>
     {
-        (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 2, Narrow(rig, SlowConsumer.Disconnect));
+        (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 2,
+            Narrow(rig, SlowConsumer.Disconnect));
         RecordingSession slow = pairs[0].Session;
         Clog(rig, slow);
         FillTo(rig, slow, 15);
@@ -373,7 +386,8 @@ public abstract class NamedGroupSuite(Transport transport) : TrafficSuite(transp
     {
         (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 2);
         CancellationToken cancelled = new(canceled: true);
-        Assert.Throws<OperationCanceledException>(() => rig.Await(server.Sessions.BroadcastAsync(Bytes("x"), cancellationToken: cancelled)));
+        Assert.Throws<OperationCanceledException>(
+            () => rig.Await(server.Sessions.BroadcastAsync(Bytes("x"), cancellationToken: cancelled)));
         Assert.Throws<OperationCanceledException>(() => rig.Await(server.Sessions.WaitForRoomAsync(cancelled)));
         rig.Settle();
         Assert.All(pairs, static p => Assert.Equal(-1, p.Peer.TryRead(new byte[1])));
@@ -403,9 +417,11 @@ public abstract class NamedGroupSuite(Transport transport) : TrafficSuite(transp
 
             rig.Elsewhere(() =>
             {
-                Task<BroadcastResult> counts = server.Sessions.BroadcastAsync(Bytes("kept"), cancellationToken: source.Token).AsTask();
+                Task<BroadcastResult> counts =
+                    server.Sessions.BroadcastAsync(Bytes("kept"), cancellationToken: source.Token).AsTask();
                 while (server.Broadcast(new byte[16 * 1024]) == SendResult.Queued) taken++;
-                Task<BroadcastResult> room = server.Sessions.BroadcastAsync(new byte[20 * 1024], cancellationToken: source.Token).AsTask();
+                Task<BroadcastResult> room =
+                    server.Sessions.BroadcastAsync(new byte[20 * 1024], cancellationToken: source.Token).AsTask();
                 Task pace = server.Sessions.WaitForRoomAsync(source.Token).AsTask();
                 Assert.False(counts.IsCompleted || room.IsCompleted || pace.IsCompleted);
                 source.Cancel();

@@ -6,12 +6,18 @@ namespace Whimbrel.Conformance;
 /// the negotiated values.</summary>
 public abstract class NewcomerSuite(Transport transport) : Suite(transport)
 {
-    private static readonly TlsOptions s_server = new() { Certificate = TlsCertificate.From(TestCertificates.Server), ApplicationProtocols = ["chat/2", "chat/1"] };
+    private static readonly TlsOptions s_server = new()
+    {
+        Certificate = TlsCertificate.From(TestCertificates.Server),
+        ApplicationProtocols = ["chat/2", "chat/1"]
+    };
 
-    private static TlsOptions Speaking(string protocol) => new() { HostName = "chat.test", Roots = TestCertificates.Roots, ApplicationProtocols = [protocol] };
+    private static TlsOptions Speaking(string protocol) =>
+        new() { HostName = "chat.test", Roots = TestCertificates.Roots, ApplicationProtocols = [protocol] };
 
     /// <summary>A server with a factory that records its argument; the sessions are the rig's.</summary>
-    private static RecordingServer Serve(Rig rig, TlsOptions? tls, Action<RecordingSession, SessionContext>? setUp = null, ConcurrentQueue<SessionContext>? seen = null)
+    private static RecordingServer Serve(Rig rig, TlsOptions? tls,
+        Action<RecordingSession, SessionContext>? setUp = null, ConcurrentQueue<SessionContext>? seen = null)
     {
         ServerOptions options = new() { Engine = rig.Engine, EndPoint = rig.NewAddress(), Tls = tls };
         RecordingServer server = rig.Keep(new RecordingServer(rig, options, context =>
@@ -31,7 +37,8 @@ public abstract class NewcomerSuite(Transport transport) : Suite(transport)
         return rig.Sessions[index];
     }
 
-    private static TlsPeer ConnectPeer(Rig rig, Server server, TlsOptions? tls = null) => rig.Secure(rig.ConnectPeer(server.EndPoint!), isAccepted: false, tls ?? Speaking("chat/1"));
+    private static TlsPeer ConnectPeer(Rig rig, Server server, TlsOptions? tls = null) =>
+        rig.Secure(rig.ConnectPeer(server.EndPoint!), isAccepted: false, tls ?? Speaking("chat/1"));
 
     [Fact, Contract(1)]
     public void The_factory_chooses_the_session_by_what_the_handshake_agreed_on() => Run(rig =>
@@ -62,7 +69,8 @@ public abstract class NewcomerSuite(Transport transport) : Suite(transport)
         young.Close();
         Assert.Equal(CloseCause.PeerClosed, session.End());
         rig.Until(() => server.AllEvents.Contains("disconnected PeerClosed"), "the server's events");
-        Assert.Equal(["connecting", "connected", "connecting", "connected"], server.AllEvents.Where(static e => e is "connecting" or "connected"));
+        Assert.Equal(["connecting", "connected", "connecting", "connected"],
+            server.AllEvents.Where(static e => e is "connecting" or "connected"));
         old.Close();
         Nth(rig, 0).End();
     });
@@ -71,9 +79,19 @@ public abstract class NewcomerSuite(Transport transport) : Suite(transport)
     public void The_factory_sees_addresses_and_the_certificate_of_the_client() => Run(rig =>
     {
         ConcurrentQueue<SessionContext> seen = new();
-        TlsOptions asking = new() { Certificate = TlsCertificate.From(TestCertificates.Server), ClientCertificates = TlsClientCertificates.Required, Roots = TestCertificates.Roots };
+        TlsOptions asking = new()
+        {
+            Certificate = TlsCertificate.From(TestCertificates.Server),
+            ClientCertificates = TlsClientCertificates.Required,
+            Roots = TestCertificates.Roots
+        };
         RecordingServer server = Serve(rig, asking, seen: seen);
-        TlsPeer peer = ConnectPeer(rig, server, new() { HostName = "chat.test", Roots = TestCertificates.Roots, Certificate = TlsCertificate.From(TestCertificates.Client) });
+        TlsPeer peer = ConnectPeer(rig, server, new()
+        {
+            HostName = "chat.test",
+            Roots = TestCertificates.Roots,
+            Certificate = TlsCertificate.From(TestCertificates.Client)
+        });
         rig.Until(() => seen.Count == 1, "the factory to be asked");
         SessionContext context = seen.Single();
         Assert.Equal("CN=a client", context.Tls!.PeerCertificate!.Subject);
@@ -163,7 +181,8 @@ public abstract class NewcomerSuite(Transport transport) : Suite(transport)
     [Fact, Contract(1, 4)]
     public void An_exception_of_OnConnecting_after_the_handshake_ends_the_session() => Run(rig =>
     {
-        RecordingServer server = Serve(rig, s_server, static (session, _) => session.AtConnecting = static _ => throw new InvalidDataException("no"));
+        RecordingServer server = Serve(rig, s_server,
+            static (session, _) => session.AtConnecting = static _ => throw new InvalidDataException("no"));
         TlsPeer peer = ConnectPeer(rig, server);
         RecordingSession session = Nth(rig, 0);
         Assert.Equal(CloseCause.UserException, session.End());
@@ -174,12 +193,13 @@ public abstract class NewcomerSuite(Transport transport) : Suite(transport)
     [Fact, Contract(1, 15)]
     public void OnConnecting_after_the_handshake_may_hand_over() => Run(rig =>
     {
-        RecordingServer server = Serve(rig, s_server, (session, _) => session.AtConnecting = x => x.CallHandOver(new RecordingSession(rig)
-        {
-            IsSuccessor = true,
-            AtTlsHandshakeCompleted = static (_, _) => { },
-            AtReceived = static (y, data) => y.Send(data),
-        }));
+        RecordingServer server = Serve(rig, s_server,
+            (session, _) => session.AtConnecting = x => x.CallHandOver(new RecordingSession(rig)
+            {
+                IsSuccessor = true,
+                AtTlsHandshakeCompleted = static (_, _) => { },
+                AtReceived = static (y, data) => y.Send(data),
+            }));
         TlsPeer peer = ConnectPeer(rig, server);
         peer.Write("hello");
         Assert.Equal("hello", peer.ReadText(5));
@@ -192,7 +212,8 @@ public abstract class NewcomerSuite(Transport transport) : Suite(transport)
     [Fact, Contract(10)]
     public void A_pause_in_OnConnecting_after_the_handshake_stays() => Run(rig =>
     {
-        RecordingServer server = Serve(rig, s_server, static (session, _) => session.AtConnecting = static x => x.PauseReceiving());
+        RecordingServer server = Serve(rig, s_server,
+            static (session, _) => session.AtConnecting = static x => x.PauseReceiving());
         TlsPeer peer = ConnectPeer(rig, server);
         peer.Write("held");
         RecordingSession session = Nth(rig, 0);
@@ -241,7 +262,8 @@ public abstract class NewcomerSuite(Transport transport) : Suite(transport)
     {
         RecordingServer server = null!;
         ValueTask<StopReport> stop = default;
-        server = Serve(rig, s_server, (session, _) => session.AtConnecting = _ => stop = server.StopAsync(TimeSpan.Zero));
+        server = Serve(rig, s_server,
+            (session, _) => session.AtConnecting = _ => stop = server.StopAsync(TimeSpan.Zero));
         TlsPeer peer = ConnectPeer(rig, server);
         RecordingSession session = Nth(rig, 0);
         session.End();
@@ -253,7 +275,8 @@ public abstract class NewcomerSuite(Transport transport) : Suite(transport)
     [Fact]
     public void A_stream_is_served_over_TLS_when_the_handshake_is_done() => Run(rig =>
     {
-        ServerOptions options = rig.Scheduled(new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), Tls = s_server });
+        ServerOptions options =
+            rig.Scheduled(new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), Tls = s_server });
         Server server = rig.Keep(new Server(options, ConnectionStream.Serve(static async (stream, stop) =>
         {
             byte[] buffer = new byte[5];

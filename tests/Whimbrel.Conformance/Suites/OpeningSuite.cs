@@ -9,11 +9,19 @@ public abstract class OpeningSuite(Transport transport) : Suite(transport)
     private static readonly TimeSpan s_soon = TimeSpan.FromMilliseconds(5);
 
     private static ReconnectPolicy Quick(int? attempts = null, bool retryFirst = true) =>
-        new() { InitialDelay = s_soon, MaxDelay = s_soon, MaxAttempts = attempts, RetryFirstConnect = retryFirst, ResetAfter = TimeSpan.Zero };
+        new()
+        {
+            InitialDelay = s_soon,
+            MaxDelay = s_soon,
+            MaxAttempts = attempts,
+            RetryFirstConnect = retryFirst,
+            ResetAfter = TimeSpan.Zero
+        };
 
     /// <summary>The first bytes of the peer are the opening. Failures are explained, and <paramref name="explained"/>
     /// collects them.</summary>
-    private static RecordingClient Make(Rig rig, EndPoint endPoint, List<NetworkException> explained, ReconnectPolicy? policy = null, Action<RecordingSession>? setUp = null)
+    private static RecordingClient Make(Rig rig, EndPoint endPoint, List<NetworkException> explained,
+        ReconnectPolicy? policy = null, Action<RecordingSession>? setUp = null)
     {
         RecordingClient? client = null;
         client = rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = endPoint, Reconnect = policy }, s =>
@@ -66,56 +74,59 @@ public abstract class OpeningSuite(Transport transport) : Suite(transport)
     [InlineData("the session aborts", CloseCause.LocalAbort)]
     [InlineData("the session throws", CloseCause.UserException)]
     [InlineData("disconnect", CloseCause.LocalClose)]
-    public void An_earlier_end_fails_the_connect_with_that_reason_as_the_client_explains_it(string how, CloseCause cause) => Run(rig =>
-    {
-        PeerListener listener = rig.Listen();
-        List<NetworkException> explained = [];
-        int made = 0;
-        RecordingClient client = Make(rig, how == "refused" ? rig.DeadAddress() : listener.EndPoint, explained, setUp: s =>
+    public void An_earlier_end_fails_the_connect_with_that_reason_as_the_client_explains_it(string how,
+        CloseCause cause) => Run(rig =>
         {
-            if (made++ > 0) return;
-            s.AtConnected = x =>
+            PeerListener listener = rig.Listen();
+            List<NetworkException> explained = [];
+            int made = 0;
+            RecordingClient client = Make(rig, how == "refused" ? rig.DeadAddress() : listener.EndPoint,
+                explained, setUp: s =>
+                {
+                    if (made++ > 0) return;
+                    s.AtConnected = x =>
+                    {
+                        if (how == "the session closes") x.Close();
+                        else if (how == "the session aborts") x.Abort();
+                        else if (how == "the session throws") throw new InvalidDataException("no");
+                    };
+                });
+            Task<Session> dial = client.ConnectAsync().AsTask();
+            if (how != "refused")
             {
-                if (how == "the session closes") x.Close();
-                else if (how == "the session aborts") x.Abort();
-                else if (how == "the session throws") throw new InvalidDataException("no");
-            };
+                Peer peer = listener.Accept();
+                client.Attempt().Until("connected");
+                if (how == "disconnect") _ = client.DisconnectAsync().AsTask();
+                else if (how == "the peer finishes") peer.ShutdownSend();
+                rig.Until(() => client.Attempt().Saw("disconnecting") || client.Attempt().IsOver
+                    || !client.Attempt().IsConnected, "its end to begin");
+                // With thread-pool scheduling a callback's request reaches the loop before the peer's FIN.
+                rig.Settle();
+                peer.Close();
+            }
+
+            Exception failure = Fails(rig, dial);
+            Assert.Equal("explained", failure.Message);
+            NetworkException only = Assert.Single(explained);
+            Assert.Same(only, failure.InnerException);
+            Assert.Equal(cause, client.Made[0].End());
+            Assert.Contains($"{client.Made[0].Reason}", only.Message, StringComparison.Ordinal);
+            Assert.Equal(how == "refused" ? "" : $"connected, disconnected {cause}", client.Story);
+            Assert.Null(client.Session);
+            // And can connect again.
+            dial = client.ConnectAsync().AsTask();
+            if (how == "refused")
+            {
+                Fails(rig, dial);
+                Assert.Equal(2, explained.Count);
+                return;
+            }
+
+            Peer next = listener.Accept();
+            next.Write("o");
+            rig.Until(() => dial.IsCompleted, "the connect");
+            Assert.Same(client.Made[1], dial.GetAwaiter().GetResult());
         });
-        Task<Session> dial = client.ConnectAsync().AsTask();
-        if (how != "refused")
-        {
-            Peer peer = listener.Accept();
-            client.Attempt().Until("connected");
-            if (how == "disconnect") _ = client.DisconnectAsync().AsTask();
-            else if (how == "the peer finishes") peer.ShutdownSend();
-            rig.Until(() => client.Attempt().Saw("disconnecting") || client.Attempt().IsOver || !client.Attempt().IsConnected, "its end to begin");
-            // With thread-pool scheduling a callback's request reaches the loop before the peer's FIN.
-            rig.Settle();
-            peer.Close();
-        }
-
-        Exception failure = Fails(rig, dial);
-        Assert.Equal("explained", failure.Message);
-        NetworkException only = Assert.Single(explained);
-        Assert.Same(only, failure.InnerException);
-        Assert.Equal(cause, client.Made[0].End());
-        Assert.Contains($"{client.Made[0].Reason}", only.Message, StringComparison.Ordinal);
-        Assert.Equal(how == "refused" ? "" : $"connected, disconnected {cause}", client.Story);
-        Assert.Null(client.Session);
-        // And can connect again.
-        dial = client.ConnectAsync().AsTask();
-        if (how == "refused")
-        {
-            Fails(rig, dial);
-            Assert.Equal(2, explained.Count);
-            return;
-        }
-
-        Peer next = listener.Accept();
-        next.Write("o");
-        rig.Until(() => dial.IsCompleted, "the connect");
-        Assert.Same(client.Made[1], dial.GetAwaiter().GetResult());
-    });
 
     [Fact]
     public void A_cancelled_connect_ends_the_opening_and_leaves_what_has_opened_alone() => Run(rig =>
@@ -146,22 +157,23 @@ public abstract class OpeningSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(15)]
-    public void The_session_that_is_given_the_connection_in_the_opening_is_the_one_that_the_connect_gives() => Run(rig =>
-    {
-        PeerListener listener = rig.Listen();
-        RecordingClient? client = null;
-        RecordingSession next = new(rig) { IsSuccessor = true, AtConnected = x => client!.CallNoteOpened(x) };
-        client = Make(rig, listener.EndPoint, [], setUp: s => s.AtReceived = (x, _) => x.CallHandOver(next));
-        Task<Session> dial = client.ConnectAsync().AsTask();
-        Peer peer = listener.Accept();
-        peer.Write("o");
-        rig.Until(() => dial.IsCompleted, "the connect");
-        Assert.Same(next, dial.GetAwaiter().GetResult());
-        Assert.Same(next, client.Session);
-        peer.Close();
-        next.End();
-        client.Until("disconnected PeerClosed");
-    });
+    public void The_session_that_is_given_the_connection_in_the_opening_is_the_one_that_the_connect_gives() =>
+        Run(rig =>
+        {
+            PeerListener listener = rig.Listen();
+            RecordingClient? client = null;
+            RecordingSession next = new(rig) { IsSuccessor = true, AtConnected = x => client!.CallNoteOpened(x) };
+            client = Make(rig, listener.EndPoint, [], setUp: s => s.AtReceived = (x, _) => x.CallHandOver(next));
+            Task<Session> dial = client.ConnectAsync().AsTask();
+            Peer peer = listener.Accept();
+            peer.Write("o");
+            rig.Until(() => dial.IsCompleted, "the connect");
+            Assert.Same(next, dial.GetAwaiter().GetResult());
+            Assert.Same(next, client.Session);
+            peer.Close();
+            next.End();
+            client.Until("disconnected PeerClosed");
+        });
 
     [Fact]
     public void A_report_for_the_session_of_another_client_or_for_an_ended_one_opens_nothing() => Run(rig =>
@@ -203,7 +215,8 @@ public abstract class OpeningSuite(Transport transport) : Suite(transport)
     // ------------------------------------------------------------------ with a policy
 
     [Theory]
-    [InlineData(true, "connected, disconnected PeerClosed, reconnecting 1, connected, disconnected PeerClosed, reconnecting 2, connected, disconnected PeerClosed, gave up PeerClosed")]
+    [InlineData(true, "connected, disconnected PeerClosed, reconnecting 1, connected, disconnected PeerClosed, "
+        + "reconnecting 2, connected, disconnected PeerClosed, gave up PeerClosed")]
     [InlineData(false, "connected, disconnected PeerClosed")]
     public void To_the_policy_a_failed_opening_is_a_failed_connect(bool retriesFirst, string story) => Run(rig =>
     {
@@ -212,38 +225,47 @@ public abstract class OpeningSuite(Transport transport) : Suite(transport)
         RecordingClient client = Make(rig, server.EndPoint!, explained, Quick(attempts: 2, retriesFirst));
         Assert.Equal("explained", Fails(rig, client.ConnectAsync().AsTask()).Message);
         Assert.Equal(story, client.Story);
-        Assert.Equal(retriesFirst, Assert.Single(explained).Message.Contains("Gave up after 2 more attempts.", StringComparison.Ordinal));
+        Assert.Equal(retriesFirst,
+            Assert.Single(explained).Message.Contains("Gave up after 2 more attempts.", StringComparison.Ordinal));
     });
 
     [Fact]
-    public void A_reconnect_is_reported_when_the_opening_is_done_and_a_failed_opening_counts_as_a_failed_connect() => Run(rig =>
-    {
-        int made = 0;
-        RecordingServer server = rig.Serve(s =>
+    public void A_reconnect_is_reported_when_the_opening_is_done_and_a_failed_opening_counts_as_a_failed_connect() =>
+        Run(rig =>
         {
-            bool opens = made++ != 1;
-            s.AtConnected = x =>
+            int made = 0;
+            RecordingServer server = rig.Serve(s =>
             {
-                if (opens) x.Send("o"u8);
-                else x.Close();
-            };
-            s.AtReceived = static (x, _) => x.Close();
+                bool opens = made++ != 1;
+                s.AtConnected = x =>
+                {
+                    if (opens) x.Send("o"u8);
+                    else x.Close();
+                };
+                s.AtReceived = static (x, _) => x.Close();
+            });
+            RecordingClient client = Make(rig, server.EndPoint!, [], Quick());
+            RecordingSession first = (RecordingSession)rig.Await(client.ConnectAsync());
+            first.Send("x"u8);
+            client.Until("reconnected 2");
+            Assert.Equal("connected, disconnected PeerClosed, reconnecting 1, connected, disconnected PeerClosed, "
+                + "reconnecting 2, connected, reconnected 2", client.Story);
+            Assert.True(client.Made[2].IsConnected);
         });
-        RecordingClient client = Make(rig, server.EndPoint!, [], Quick());
-        RecordingSession first = (RecordingSession)rig.Await(client.ConnectAsync());
-        first.Send("x"u8);
-        client.Until("reconnected 2");
-        Assert.Equal("connected, disconnected PeerClosed, reconnecting 1, connected, disconnected PeerClosed, reconnecting 2, connected, reconnected 2", client.Story);
-        Assert.True(client.Made[2].IsConnected);
-    });
 
     [Fact]
     public void A_target_that_accepts_and_does_not_open_is_tried_after_the_others_until_one_has_opened() => Run(rig =>
     {
         List<string> accepted = [];
-        RecordingServer mute = rig.Serve(s => s.AtConnected = x => Accept(x, "mute")), open = rig.Serve(s => s.AtConnected = x => Accept(x, "open"));
+        RecordingServer mute = rig.Serve(s => s.AtConnected = x => Accept(x, "mute")),
+            open = rig.Serve(s => s.AtConnected = x => Accept(x, "open"));
         RecordingClient? client = null;
-        client = rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoints = [mute.EndPoint!, open.EndPoint!], Reconnect = Quick() }, s => s.AtReceived = (x, _) => client!.CallNoteOpened(x));
+        client = rig.MakeClient(new ClientOptions
+        {
+            Engine = rig.Engine,
+            EndPoints = [mute.EndPoint!, open.EndPoint!],
+            Reconnect = Quick()
+        }, s => s.AtReceived = (x, _) => client!.CallNoteOpened(x));
         client.Opens = true;
         RecordingSession first = (RecordingSession)rig.Await(client.ConnectAsync());
         lock (accepted) Assert.Equal(["mute", "open"], accepted);

@@ -63,7 +63,8 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
         // A loop's post to itself is faster than a join.
         rig.Until(() => group.Count == 1, "the session to have joined");
         // The group has no other member.
-        SendFromThreads(rig, Threads, Messages, session, group, () => others.Broadcast("to those that are there"u8, session));
+        SendFromThreads(rig, Threads, Messages, session, group,
+            () => others.Broadcast("to those that are there"u8, session));
 
         int here = 0;
         int turns = 0;
@@ -157,7 +158,8 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
             int next = 0;
             Repeat(rig, () =>
             {
-                for (int i = 0; i < 30 && next < Messages; i++, next++) Assert.Equal(SendResult.Queued, group.Broadcast(Message(thread, next)));
+                for (int i = 0; i < 30 && next < Messages; i++, next++)
+                    Assert.Equal(SendResult.Queued, group.Broadcast(Message(thread, next)));
                 return next == Messages;
             });
         }
@@ -166,7 +168,8 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
         rig.Join();
         // The n-th peer is not always the n-th session: the streams themselves show to which loop they belong.
         byte[][] different = [.. streams.DistinctBy(Convert.ToHexString)];
-        Assert.True(different.Length <= rig.Engine.LoopCount, $"{different.Length} orders on {rig.Engine.LoopCount} loops");
+        Assert.True(different.Length <= rig.Engine.LoopCount,
+            $"{different.Length} orders on {rig.Engine.LoopCount} loops");
         foreach (byte[] stream in different)
         {
             int[] expected = new int[Threads];
@@ -266,7 +269,8 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
         rig =>
         {
             Assert.SkipWhen(rig.IsVirtual, "On the memory engine no other thread can send during a callback.");
-            Assert.SkipWhen(rig.IsPool, "On the pool the callback's own sends count as pending, and the order between two threads is free.");
+            Assert.SkipWhen(rig.IsPool,
+                "On the pool the callback's own sends count as pending, and the order between two threads is free.");
             SendResult foreign = SendResult.Refused;
             byte[] tail = Pattern(40_000);
             RecordingServer server = rig.Serve(s =>
@@ -302,40 +306,41 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
     [InlineData("broadcast")]
     [InlineData("waiting")]
     [InlineData("shared")]
-    public void A_broadcast_in_a_callback_follows_earlier_sends_of_another_thread_to_its_members(string kind) => RunSending(
-        (rig, session, other) =>
-        {
-            SessionGroup group = new(), room = new();
-            group.Join(other);
-            group.Join(session);
-            room.Join(other);
-            OnThread(() =>
+    public void A_broadcast_in_a_callback_follows_earlier_sends_of_another_thread_to_its_members(string kind) =>
+        RunSending(
+            (rig, session, other) =>
             {
-                Assert.Equal(SendResult.Queued, other.Send("1"u8));
-                Assert.Equal(SendResult.Queued, session.Send("1"u8));
-                Assert.Equal(2, Session.SendToEach("2"u8, [other, session]));
-                Assert.Equal(SendResult.Queued, other.Send(Outgoing.Owned(new Owned(Bytes("3")), 1)));
-                Assert.Equal(SendResult.Queued, room.Broadcast("r"u8));
-                Assert.Equal(SendResult.Queued, other.Send("4"u8));
-                Assert.Equal(SendResult.Queued, session.Send("4"u8));
-            });
-            switch (kind)
-            {
-                case "broadcast":
-                    group.Broadcast("b"u8);
-                    break;
-                case "waiting":
-                    _ = group.BroadcastAsync(Bytes("b")).AsTask();
-                    break;
-                case "shared":
-                    group.Broadcast(new SharedBytes(Bytes("b")), 0, 1);
-                    break;
-            }
+                SessionGroup group = new(), room = new();
+                group.Join(other);
+                group.Join(session);
+                room.Join(other);
+                OnThread(() =>
+                {
+                    Assert.Equal(SendResult.Queued, other.Send("1"u8));
+                    Assert.Equal(SendResult.Queued, session.Send("1"u8));
+                    Assert.Equal(2, Session.SendToEach("2"u8, [other, session]));
+                    Assert.Equal(SendResult.Queued, other.Send(Outgoing.Owned(new Owned(Bytes("3")), 1)));
+                    Assert.Equal(SendResult.Queued, room.Broadcast("r"u8));
+                    Assert.Equal(SendResult.Queued, other.Send("4"u8));
+                    Assert.Equal(SendResult.Queued, session.Send("4"u8));
+                });
+                switch (kind)
+                {
+                    case "broadcast":
+                        group.Broadcast("b"u8);
+                        break;
+                    case "waiting":
+                        _ = group.BroadcastAsync(Bytes("b")).AsTask();
+                        break;
+                    case "shared":
+                        group.Broadcast(new SharedBytes(Bytes("b")), 0, 1);
+                        break;
+                }
 
-            session.Send("5"u8);
-            return Bytes("124b5");
-        },
-        ofOther: "123br4");
+                session.Send("5"u8);
+                return Bytes("124b5");
+            },
+            ofOther: "123br4");
 
     // A Join of another thread and a later post of the same caller: the post finds the member.
     [Theory, Contract(7, 17)]
@@ -414,7 +419,8 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
                     Assert.Equal(SendResult.Queued, session.Send(Outgoing.Pieces("mi"u8, "ne"u8)));
                     break;
                 case "pieces":
-                    Assert.Equal(SendResult.Queued, session.Send(Outgoing.Pieces([Bytes("m"), Bytes("in"), Bytes("e")])));
+                    Assert.Equal(SendResult.Queued,
+                        session.Send(Outgoing.Pieces([Bytes("m"), Bytes("in"), Bytes("e")])));
                     break;
                 case "awaited":
                     Assert.Equal(SendResult.Queued, session.SendAsync(mine).Result);
@@ -493,7 +499,9 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
                 sessions[0].Send("3"u8);
                 OnThread(() => Assert.Equal(Many, Session.SendToEach("4"u8, sessions)));
             });
-            for (int i = 0; i < Many; i++) Assert.Equal(i == 0 ? "1134" : i < Many / 2 ? "124" : "1234", all[i].Peer.ReadText(i == 0 || i >= Many / 2 ? 4 : 3));
+            for (int i = 0; i < Many; i++)
+                Assert.Equal(i == 0 ? "1134" : i < Many / 2 ? "124" : "1234",
+                    all[i].Peer.ReadText(i == 0 || i >= Many / 2 ? 4 : 3));
         },
         loops: 1);
 
@@ -570,7 +578,8 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
             Assert.Equal("34", peer.ReadText(2));
         });
 
-    private static void SendFromThreads(Rig rig, int threads, int messages, Session session, SessionGroup group, Action? between = null)
+    private static void SendFromThreads(Rig rig, int threads, int messages, Session session, SessionGroup group,
+        Action? between = null)
     {
         for (int t = 0; t < threads; t++)
         {
@@ -613,41 +622,43 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
 
     /// <summary>In a callback on the loop, with another session of the same loop: the callback returns the bytes
     /// expected by its peer; the second argument is for the other's.</summary>
-    private void RunSending(Func<Rig, RecordingSession, RecordingSession, byte[]> inCallback, string ofOther) => Run(rig =>
-    {
-        SkipWithoutCallbacksOnLoops(rig);
-        RecordingServer server = rig.Serve();
-        List<(RecordingSession Session, Peer Peer)> all = [];
-        (RecordingSession Session, Peer Peer) other = default;
-        for (int i = 0; i < 16 && other.Session is null; i++)
+    private void RunSending(Func<Rig, RecordingSession, RecordingSession, byte[]> inCallback, string ofOther) =>
+        Run(rig =>
         {
-            Peer peer = rig.ConnectPeer(server.EndPoint!);
-            RecordingSession next = server.Connected(i);
-            other = all.Find(x => x.Session.Loop == next.Loop);
-            all.Add((next, peer));
-        }
+            SkipWithoutCallbacksOnLoops(rig);
+            RecordingServer server = rig.Serve();
+            List<(RecordingSession Session, Peer Peer)> all = [];
+            (RecordingSession Session, Peer Peer) other = default;
+            for (int i = 0; i < 16 && other.Session is null; i++)
+            {
+                Peer peer = rig.ConnectPeer(server.EndPoint!);
+                RecordingSession next = server.Connected(i);
+                other = all.Find(x => x.Session.Loop == next.Loop);
+                all.Add((next, peer));
+            }
 
-        Assert.NotNull(other.Session);
-        (RecordingSession session, Peer its) = all[^1];
-        byte[]? expected = null;
-        Exception? thrown = null;
-        session.AtReceived = (x, _) =>
-        {
-            try
+            Assert.NotNull(other.Session);
+            (RecordingSession session, Peer its) = all[^1];
+            byte[]? expected = null;
+            Exception? thrown = null;
+            session.AtReceived = (x, _) =>
             {
-                Volatile.Write(ref expected, inCallback(rig, x, other.Session!));
-            }
-            catch (Exception e)
-            {
-                Volatile.Write(ref thrown, e);
-            }
-        };
-        its.Write("x");
-        rig.Until(() => Volatile.Read(ref expected) is not null || Volatile.Read(ref thrown) is not null, "the callback to return");
-        Assert.True(thrown is null, thrown?.ToString());
-        Assert.Equal(expected, its.Read(expected!.Length));
-        if (ofOther.Length > 0) Assert.Equal(ofOther, other.Peer!.ReadText(ofOther.Length));
-    });
+                try
+                {
+                    Volatile.Write(ref expected, inCallback(rig, x, other.Session!));
+                }
+                catch (Exception e)
+                {
+                    Volatile.Write(ref thrown, e);
+                }
+            };
+            its.Write("x");
+            rig.Until(() => Volatile.Read(ref expected) is not null || Volatile.Read(ref thrown) is not null,
+                "the callback to return");
+            Assert.True(thrown is null, thrown?.ToString());
+            Assert.Equal(expected, its.Read(expected!.Length));
+            if (ofOther.Length > 0) Assert.Equal(ofOther, other.Peer!.ReadText(ofOther.Length));
+        });
 
     private static bool TrySend(Session session, SessionGroup group, int thread, int number)
     {

@@ -16,7 +16,8 @@ public abstract class PipeSuite(Transport transport) : TrafficSuite(transport)
         return new Ends(first, a, server.Connected(1), b);
     }
 
-    private static Task<PipeResult> Join(Rig rig, RecordingSession source, RecordingSession target, CancellationToken token = default)
+    private static Task<PipeResult> Join(Rig rig, RecordingSession source, RecordingSession target,
+        CancellationToken token = default)
     {
         Task<PipeResult>? pipe = null;
         rig.OnLoop(source, () => pipe = source.CallPipeTo(target, token).AsTask());
@@ -63,7 +64,8 @@ public abstract class PipeSuite(Transport transport) : TrafficSuite(transport)
         },
         loops);
 
-    private static void Step(Peer peer, byte[] toWrite, ref int written, byte[] expected, ref int read, ref bool ended, byte[] buffer, int most)
+    private static void Step(Peer peer, byte[] toWrite, ref int written, byte[] expected, ref int read, ref bool ended,
+        byte[] buffer, int most)
     {
         if (written < toWrite.Length)
         {
@@ -75,7 +77,8 @@ public abstract class PipeSuite(Transport transport) : TrafficSuite(transport)
         int got = peer.TryRead(buffer.AsSpan(0, most));
         if (got > 0)
         {
-            Assert.True(read + got <= expected.Length && buffer.AsSpan(0, got).SequenceEqual(expected.AsSpan(read, got)), $"other bytes after {read}");
+            Assert.True(read + got <= expected.Length
+                && buffer.AsSpan(0, got).SequenceEqual(expected.AsSpan(read, got)), $"other bytes after {read}");
             read += got;
         }
 
@@ -85,31 +88,32 @@ public abstract class PipeSuite(Transport transport) : TrafficSuite(transport)
     [Theory, Contract(8, 22)]
     [InlineData(SlowConsumer.Disconnect)]
     [InlineData(SlowConsumer.Wait)]
-    public void While_the_target_does_not_read_the_source_waits_and_no_peer_is_considered_slow(SlowConsumer policy) => Run(rig =>
-    {
-        Ends ends = Two(rig, options: Narrow(rig, policy));
-        Task<PipeResult> pipe = Join(rig, ends.A, ends.B);
-        byte[] piece = Pattern(1_000_000, 3);
-        // On a busy machine the pipe may not have run when nothing more fits: then there is space again, and more is
-        // written.
-        (int written, long pending) = (0, 0);
-        rig.Until(
-            () =>
-            {
-                written += ends.PeerA.WriteUntilFull(piece, 24 * 1024 * 1024);
-                Assert.True(written < 24 * 1024 * 1024, "everything was taken");
-                pending = ends.B.BytesPending;
-                return pending > 0;
-            },
-            "the target to hold what its peer does not take");
-        Assert.InRange(pending, 1, Limit / 2);
-        // Its own session has space for a message.
-        rig.OnLoop(ends.B, () => Assert.Equal(SendResult.Queued, ends.B.Send(new byte[Limit / 4])));
-        Assert.True(ends.A.IsConnected && ends.B.IsConnected);
-        ends.A.Abort();
-        Assert.Equal(PipeEnd.SourceEnded, Await(rig, pipe).End);
-        ends.B.End();
-    });
+    public void While_the_target_does_not_read_the_source_waits_and_no_peer_is_considered_slow(SlowConsumer policy) =>
+        Run(rig =>
+        {
+            Ends ends = Two(rig, options: Narrow(rig, policy));
+            Task<PipeResult> pipe = Join(rig, ends.A, ends.B);
+            byte[] piece = Pattern(1_000_000, 3);
+            // On a busy machine the pipe may not have run when nothing more fits: then there is space again, and more
+            // is written.
+            (int written, long pending) = (0, 0);
+            rig.Until(
+                () =>
+                {
+                    written += ends.PeerA.WriteUntilFull(piece, 24 * 1024 * 1024);
+                    Assert.True(written < 24 * 1024 * 1024, "everything was taken");
+                    pending = ends.B.BytesPending;
+                    return pending > 0;
+                },
+                "the target to hold what its peer does not take");
+            Assert.InRange(pending, 1, Limit / 2);
+            // Its own session has space for a message.
+            rig.OnLoop(ends.B, () => Assert.Equal(SendResult.Queued, ends.B.Send(new byte[Limit / 4])));
+            Assert.True(ends.A.IsConnected && ends.B.IsConnected);
+            ends.A.Abort();
+            Assert.Equal(PipeEnd.SourceEnded, Await(rig, pipe).End);
+            ends.B.End();
+        });
 
     [Fact, Contract(3, 22)]
     public void Unread_data_is_piped_first_and_after_a_cancel_new_data_goes_to_the_session_again() => Run(rig =>
@@ -150,7 +154,8 @@ public abstract class PipeSuite(Transport transport) : TrafficSuite(transport)
         PipeResult result = Await(rig, pipe);
         Assert.Equal(PipeEnd.Cancelled, result.End);
         ends.A.UntilReceived(written - (int)result.Bytes);
-        Assert.True(ends.A.Received.AsSpan().SequenceEqual(data.AsSpan((int)result.Bytes, written - (int)result.Bytes)));
+        Assert.True(ends.A.Received.AsSpan()
+            .SequenceEqual(data.AsSpan((int)result.Bytes, written - (int)result.Bytes)));
         Assert.True(ends.PeerB.Read((int)result.Bytes).AsSpan().SequenceEqual(data.AsSpan(0, (int)result.Bytes)));
     });
 
@@ -200,7 +205,8 @@ public abstract class PipeSuite(Transport transport) : TrafficSuite(transport)
         Assert.Equal("half", peerB.ReadText(4));
         rig.Await(ours.StopAsync(TimeSpan.FromMilliseconds(50)));
         PipeResult result = Await(rig, pipe);
-        Assert.Equal((4L, PipeEnd.SourceEnded, CloseCause.ServerStopped), (result.Bytes, result.End, result.Reason.Cause));
+        Assert.Equal((4L, PipeEnd.SourceEnded, CloseCause.ServerStopped),
+            (result.Bytes, result.End, result.Reason.Cause));
         Assert.Equal(CloseCause.LocalAbort, b.End());
         Assert.Equal(rig.HasResets, peerB.EndsInReset());
     });
@@ -238,7 +244,8 @@ public abstract class PipeSuite(Transport transport) : TrafficSuite(transport)
         Assert.True(rig.Await(giver.PostAsync(() => giver.CallHandOver(next))));
         next.Until("connected");
         PipeResult result = Await(rig, pipe);
-        Assert.Equal(new PipeResult(1, isTarget ? PipeEnd.TargetEnded : PipeEnd.SourceEnded, new CloseReason(CloseCause.HandedOver)), result);
+        Assert.Equal(new PipeResult(1, isTarget ? PipeEnd.TargetEnded : PipeEnd.SourceEnded,
+            new CloseReason(CloseCause.HandedOver)), result);
         ends.PeerA.Write("2");
         (isTarget ? ends.A : next).UntilReceived(1);
         next.Send("3"u8);

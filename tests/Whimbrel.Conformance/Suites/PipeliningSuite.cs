@@ -26,7 +26,8 @@ public abstract class PipeliningSuite(Transport transport) : TrafficSuite(transp
                 {
                     for (int i = 0; i < got; i++)
                     {
-                        if (buffer[i] != (byte)((read + i) / AnswerBytes * 7)) Assert.Fail($"a wrong byte at {read + i}");
+                        if (buffer[i] != (byte)((read + i) / AnswerBytes * 7))
+                            Assert.Fail($"a wrong byte at {read + i}");
                     }
 
                     read += got;
@@ -49,7 +50,9 @@ public abstract class PipeliningSuite(Transport transport) : TrafficSuite(transp
                 foreach (byte number in data)
                 {
                     byte[] answer = Answer(number);
-                    SendResult result = inOnePiece ? x.Send(answer) : x.Send(Outgoing.Pieces(answer.AsSpan(0, 100), answer.AsSpan(100)));
+                    SendResult result = inOnePiece
+                        ? x.Send(answer)
+                        : x.Send(Outgoing.Pieces(answer.AsSpan(0, 100), answer.AsSpan(100)));
                     if (result == SendResult.Queued) Volatile.Write(ref queued, queued + 1);
                     else Volatile.Write(ref refused, refused + 1);
                 }
@@ -74,38 +77,45 @@ public abstract class PipeliningSuite(Transport transport) : TrafficSuite(transp
     [InlineData("a little pending", 0)]
     [InlineData("anything pending", 0)]
     [InlineData("refused", 256 * 1024)]
-    public void A_session_that_leaves_requests_unread_while_much_is_pending_gets_them_again(string sign, int limit) => Run(rig =>
-    {
-        int count = rig.IsVirtual ? 60 : 200;
-        int answered = 0;
-        ServerOptions options = limit == 0
-            ? new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }
-            : new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitBytes = limit, SlowConsumer = SlowConsumer.DropNewest };
-        RecordingServer server = rig.Serve(
-            s => s.AtData = (x, unread) =>
-            {
-                int taken = 0;
-                while (taken < unread.Length && !Stops(x, sign))
+    public void A_session_that_leaves_requests_unread_while_much_is_pending_gets_them_again(string sign, int limit) =>
+        Run(rig =>
+        {
+            int count = rig.IsVirtual ? 60 : 200;
+            int answered = 0;
+            ServerOptions options = limit == 0
+                ? new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }
+                : new ServerOptions
                 {
-                    if (x.Send(Answer(unread[taken])) != SendResult.Queued) break;
-                    taken++;
-                    answered++;
-                }
+                    Engine = rig.Engine,
+                    EndPoint = rig.NewAddress(),
+                    SendLimitBytes = limit,
+                    SlowConsumer = SlowConsumer.DropNewest
+                };
+            RecordingServer server = rig.Serve(
+                s => s.AtData = (x, unread) =>
+                {
+                    int taken = 0;
+                    while (taken < unread.Length && !Stops(x, sign))
+                    {
+                        if (x.Send(Answer(unread[taken])) != SendResult.Queued) break;
+                        taken++;
+                        answered++;
+                    }
 
-                return taken;
-            },
-            options);
-        Peer peer = rig.ConnectPeer(server.EndPoint!);
-        RecordingSession session = server.Connected();
-        byte[] requests = [.. Enumerable.Range(0, count).Select(static i => (byte)i)];
-        for (int at = 0; at < requests.Length;) at += peer.TryWrite(requests.AsSpan(at));
-        if (sign.EndsWith("FIN", StringComparison.Ordinal)) peer.ShutdownSend();
-        ReadAnswers(rig, peer, count);
-        // The peer may have the last response before the callback that sent it has counted it.
-        rig.Until(() => Volatile.Read(ref answered) == count, "all answers to be counted");
-        if (sign.EndsWith("FIN", StringComparison.Ordinal)) Assert.Equal(CloseCause.PeerClosed, session.End());
-        else Assert.True(session.IsConnected);
-    });
+                    return taken;
+                },
+                options);
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
+            RecordingSession session = server.Connected();
+            byte[] requests = [.. Enumerable.Range(0, count).Select(static i => (byte)i)];
+            for (int at = 0; at < requests.Length;) at += peer.TryWrite(requests.AsSpan(at));
+            if (sign.EndsWith("FIN", StringComparison.Ordinal)) peer.ShutdownSend();
+            ReadAnswers(rig, peer, count);
+            // The peer may have the last response before the callback that sent it has counted it.
+            rig.Until(() => Volatile.Read(ref answered) == count, "all answers to be counted");
+            if (sign.EndsWith("FIN", StringComparison.Ordinal)) Assert.Equal(CloseCause.PeerClosed, session.End());
+            else Assert.True(session.IsConnected);
+        });
 
     private static bool Stops(RecordingSession session, string sign) => sign switch
     {

@@ -14,7 +14,8 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
     public void A_session_that_blocks_does_not_hold_its_neighbours_on_the_same_loop() => Run(
         rig =>
         {
-            Assert.SkipWhen(rig.IsVirtual, "The memory engine runs everything on one thread, so no callback can block.");
+            Assert.SkipWhen(rig.IsVirtual,
+                "The memory engine runs everything on one thread, so no callback can block.");
             Blocked(rig, blocked: 1);
         },
         loops: 1);
@@ -23,7 +24,8 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
     public void Thirty_two_sessions_that_block_do_not_hold_the_others_when_the_pool_has_threads_for_them() => Run(
         rig =>
         {
-            Assert.SkipWhen(rig.IsVirtual, "The memory engine runs everything on one thread, so no callback can block.");
+            Assert.SkipWhen(rig.IsVirtual,
+                "The memory engine runs everything on one thread, so no callback can block.");
             using PoolThreads threads = new(48);
             Blocked(rig, blocked: 32);
         },
@@ -91,7 +93,8 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
     public void While_a_callback_runs_a_limited_amount_is_read_and_nothing_is_lost() => Run(
         rig =>
         {
-            Assert.SkipWhen(rig.IsVirtual, "The memory engine runs everything on one thread, so no callback can block.");
+            Assert.SkipWhen(rig.IsVirtual,
+                "The memory engine runs everything on one thread, so no callback can block.");
             const int total = 8 * 1024 * 1024;
             byte[] all = Pattern(total, 5);
             using ManualResetEventSlim release = new();
@@ -135,40 +138,42 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
     [InlineData(1)]
     [InlineData(2)]
     [InlineData(3)]
-    public void Large_and_small_amounts_arrive_whole_and_in_order_however_much_the_session_consumes(int seed) => Run(rig =>
-    {
-        // The simulation has one thread: the peer reads after it has written everything, which must fit into the
-        // buffers.
-        int total = rig.IsVirtual ? 384 * 1024 : 6 * 1024 * 1024;
-        byte[] all = Pattern(total, seed);
-        Random choices = new(seed); // owned by the session: one callback runs at a time
-        int taken = 0, pauses = 0;
-        RecordingServer server = rig.Serve(s => s.AtData = (x, unread) =>
+    public void Large_and_small_amounts_arrive_whole_and_in_order_however_much_the_session_consumes(int seed) =>
+        Run(rig =>
         {
-            // Unconsumed data is passed again with the next bytes, and after the last bytes there are none.
-            bool isAll = taken + unread.Length == total;
-            int count = isAll || choices.Next(4) > 0 ? unread.Length : choices.Next(1, unread.Length + 1);
-            if (!unread[..count].SequenceEqual(all.AsSpan(taken, count))) throw new InvalidOperationException($"wrong bytes at {taken}");
-            // Counted first, because the response may arrive before this call has returned.
-            taken += count;
-            x.Send(unread[..count]);
-            if (taken < total && choices.Next(5) == 0)
+            // The simulation has one thread: the peer reads after it has written everything, which must fit into the
+            // buffers.
+            int total = rig.IsVirtual ? 384 * 1024 : 6 * 1024 * 1024;
+            byte[] all = Pattern(total, seed);
+            Random choices = new(seed); // owned by the session: one callback runs at a time
+            int taken = 0, pauses = 0;
+            RecordingServer server = rig.Serve(s => s.AtData = (x, unread) =>
             {
-                pauses++;
-                x.PauseReceiving();
-                x.Post(static session => ((RecordingSession)session!).ResumeReceiving(), x);
-            }
+                // Unconsumed data is passed again with the next bytes, and after the last bytes there are none.
+                bool isAll = taken + unread.Length == total;
+                int count = isAll || choices.Next(4) > 0 ? unread.Length : choices.Next(1, unread.Length + 1);
+                if (!unread[..count].SequenceEqual(all.AsSpan(taken, count)))
+                    throw new InvalidOperationException($"wrong bytes at {taken}");
+                // Counted first, because the response may arrive before this call has returned.
+                taken += count;
+                x.Send(unread[..count]);
+                if (taken < total && choices.Next(5) == 0)
+                {
+                    pauses++;
+                    x.PauseReceiving();
+                    x.Post(static session => ((RecordingSession)session!).ResumeReceiving(), x);
+                }
 
-            return count;
+                return count;
+            });
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
+            RecordingSession session = server.Connected();
+            Assert.Equal(all, ThereAndBack(rig, peer, all, seed + 100));
+            Assert.Equal(total, Volatile.Read(ref taken));
+            Assert.True(pauses > 0, "it never paused");
+            peer.ShutdownSend();
+            Assert.Equal(CloseCause.PeerClosed, session.End());
         });
-        Peer peer = rig.ConnectPeer(server.EndPoint!);
-        RecordingSession session = server.Connected();
-        Assert.Equal(all, ThereAndBack(rig, peer, all, seed + 100));
-        Assert.Equal(total, Volatile.Read(ref taken));
-        Assert.True(pauses > 0, "it never paused");
-        peer.ShutdownSend();
-        Assert.Equal(CloseCause.PeerClosed, session.End());
-    });
 
     /// <summary>The loop keeps receiving for them until it learns of their end: the buffers of those bytes are returned
     /// (the rig checks this at its end).</summary>
@@ -201,7 +206,8 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
                     },
                     "all of them to end");
                 foreach (Peer peer in peers) peer.Close();
-                foreach (RecordingSession session in sessions) Assert.Equal(isClose ? CloseCause.LocalClose : CloseCause.LocalAbort, session.End());
+                foreach (RecordingSession session in sessions)
+                    Assert.Equal(isClose ? CloseCause.LocalClose : CloseCause.LocalAbort, session.End());
             }
         },
         loops: 1);
@@ -225,7 +231,8 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
         rig =>
         {
             Loop loop = rig.Engine.GetLoop(0);
-            Assert.SkipWhen(rig.IsVirtual || rig.Tls != TlsKind.None || !loop.StrandsSend, "On this transport the loop sends the responses.");
+            Assert.SkipWhen(rig.IsVirtual || rig.Tls != TlsKind.None || !loop.StrandsSend,
+                "On this transport the loop sends the responses.");
             const int answers = 100;
             byte[] answer = Pattern(20_000, 3);
             RecordingServer server = rig.Serve(
@@ -251,7 +258,8 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
             Assert.InRange(loop.Mailbox.Wakes - wakes, 0, answers / 4);
             rig.Until(() => session.BytesPending == 0, "nothing to be pending");
             Assert.Equal(answers * answer.Length, session.BytesSent);
-            Assert.Equal((answers * answer.Length, answers * 2L), (server.BytesSent, server.ReadCounters().MessagesSent));
+            Assert.Equal((answers * answer.Length, answers * 2L),
+                (server.BytesSent, server.ReadCounters().MessagesSent));
         },
         loops: 1);
 
@@ -275,13 +283,22 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
                 {
                     foreach (byte _ in unread)
                     {
-                        if (server!.Sessions.Broadcast(Frame('g', number, choices.Next(200))) != SendResult.Queued) Interlocked.Increment(ref refused);
-                        if (x.Send(Frame('c', number++, choices.Next(3) == 0 ? choices.Next(50_000) : choices.Next(2_000))) != SendResult.Queued) Interlocked.Increment(ref refused);
+                        if (server!.Sessions.Broadcast(Frame('g', number, choices.Next(200))) != SendResult.Queued)
+                            Interlocked.Increment(ref refused);
+                        if (x.Send(Frame('c', number++,
+                            choices.Next(3) == 0 ? choices.Next(50_000) : choices.Next(2_000))) != SendResult.Queued)
+                            Interlocked.Increment(ref refused);
                     }
 
                     return unread.Length;
                 },
-                new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitBytes = 64 * 1024 * 1024, SendBufferBytes = 16 * 1024 });
+                new ServerOptions
+                {
+                    Engine = rig.Engine,
+                    EndPoint = rig.NewAddress(),
+                    SendLimitBytes = 64 * 1024 * 1024,
+                    SendBufferBytes = 16 * 1024
+                });
             Peer peer = rig.ConnectPeer(server.EndPoint!);
             RecordingSession session = server.Connected();
             Thread[] others = [.. "ab".Select(name => new Thread(() => SendBeside(session, name, seed, ref refused)))];
@@ -298,7 +315,8 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
                     if (asked < callbacks && asked - next['c'] < 3) asked += peer.TryWrite(new byte[pace.Next(1, 4)]);
                     int count = peer.TryRead(buffer.AsSpan(0, pace.Next(1, buffer.Length)));
                     if (count > 0) reader.Take(buffer.AsSpan(0, count), next);
-                    return next['a'] == Beside && next['b'] == Beside && asked >= callbacks && next['c'] == asked && next['g'] == asked;
+                    return next['a'] == Beside && next['b'] == Beside && asked >= callbacks && next['c'] == asked
+                        && next['g'] == asked;
                 },
                 "all that was sent");
             foreach (Thread other in others) other.Join();
@@ -316,7 +334,8 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
         Random choices = new(seed + name);
         for (int i = 0; i < Beside; i++)
         {
-            if (session.Send(Frame(name, i, choices.Next(3_000))) != SendResult.Queued) Interlocked.Increment(ref refused);
+            if (session.Send(Frame(name, i, choices.Next(3_000))) != SendResult.Queued)
+                Interlocked.Increment(ref refused);
             // Sometimes during a callback, sometimes between two.
             Thread.SpinWait(choices.Next(20_000));
         }
@@ -348,8 +367,10 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
                 char name = (char)all[0];
                 int number = BinaryPrimitives.ReadInt32LittleEndian(all[1..]);
                 Assert.Equal(next[name], number);
-                if (!all[..(9 + length)].SequenceEqual(Frame(name, number, length))) Assert.Fail($"{name} {number} is not what was sent");
-                if (name == 'c') Assert.True(next['g'] > number, $"a message sent after broadcast {number} arrived before it");
+                if (!all[..(9 + length)].SequenceEqual(Frame(name, number, length)))
+                    Assert.Fail($"{name} {number} is not what was sent");
+                if (name == 'c')
+                    Assert.True(next['g'] > number, $"a message sent after broadcast {number} arrived before it");
                 next[name] = number + 1;
                 _rest.RemoveRange(0, 9 + length);
             }
@@ -384,39 +405,41 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(6, 7, 14)]
-    public void Data_accepted_by_SendAsync_in_a_callback_is_not_overtaken_by_sends_of_its_caller_elsewhere() => Run(rig =>
-    {
-        byte[] large = Pattern(100_000, 7);
-        RecordingServer server = rig.Serve(s => s.AtReceived = (x, _) =>
+    public void Data_accepted_by_SendAsync_in_a_callback_is_not_overtaken_by_sends_of_its_caller_elsewhere() =>
+        Run(rig =>
         {
-            x.Send("a"u8);
-            Await(x.SendAsync("b"u8.ToArray()));
-            SendElsewhere(x, "c");
-            Await(x.SendAsync(large));
-            SendElsewhere(x, "d");
-            Await(x.SendAsync(Outgoing.Pieces(["e"u8.ToArray(), "f"u8.ToArray()])));
-            SendElsewhere(x, "g");
+            byte[] large = Pattern(100_000, 7);
+            RecordingServer server = rig.Serve(s => s.AtReceived = (x, _) =>
+            {
+                x.Send("a"u8);
+                Await(x.SendAsync("b"u8.ToArray()));
+                SendElsewhere(x, "c");
+                Await(x.SendAsync(large));
+                SendElsewhere(x, "d");
+                Await(x.SendAsync(Outgoing.Pieces(["e"u8.ToArray(), "f"u8.ToArray()])));
+                SendElsewhere(x, "g");
+            });
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
+            for (int i = 0; i < 10; i++)
+            {
+                peer.Write("x");
+                Assert.Equal("abc", peer.ReadText(3));
+                Assert.True(peer.Read(large.Length).AsSpan().SequenceEqual(large));
+                Assert.Equal("defg", peer.ReadText(4));
+            }
+
+            static void Await(ValueTask<SendResult> sending)
+            {
+                // There is space, but after 64 KiB a sender yields to work items that wait for a pool thread.
+                Task<SendResult> task = sending.AsTask();
+                Assert.True(task.Wait(TimeSpan.FromSeconds(10)), "an awaited send did not complete");
+                Assert.Equal(SendResult.Queued, task.Result);
+            }
+
+            // The rest of an async flow that has left the callback's thread: it runs before the callback returns.
+            static void SendElsewhere(Session session, string text) =>
+                OnThread(() => Assert.Equal(SendResult.Queued, session.Send(text)));
         });
-        Peer peer = rig.ConnectPeer(server.EndPoint!);
-        for (int i = 0; i < 10; i++)
-        {
-            peer.Write("x");
-            Assert.Equal("abc", peer.ReadText(3));
-            Assert.True(peer.Read(large.Length).AsSpan().SequenceEqual(large));
-            Assert.Equal("defg", peer.ReadText(4));
-        }
-
-        static void Await(ValueTask<SendResult> sending)
-        {
-            // There is space, but after 64 KiB a sender yields to work items that wait for a pool thread.
-            Task<SendResult> task = sending.AsTask();
-            Assert.True(task.Wait(TimeSpan.FromSeconds(10)), "an awaited send did not complete");
-            Assert.Equal(SendResult.Queued, task.Result);
-        }
-
-        // The rest of an async flow that has left the callback's thread: it runs before the callback returns.
-        static void SendElsewhere(Session session, string text) => OnThread(() => Assert.Equal(SendResult.Queued, session.Send(text)));
-    });
 
     [Fact, Contract(6, 14)]
     public void An_await_in_a_callback_resumes_in_the_order_of_the_session() => Run(rig =>
@@ -455,7 +478,8 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
     public void The_engine_does_not_end_before_the_last_callback_has() => Run(
         rig =>
         {
-            Assert.SkipWhen(rig.IsVirtual, "The memory engine runs everything on one thread, so no callback can block.");
+            Assert.SkipWhen(rig.IsVirtual,
+                "The memory engine runs everything on one thread, so no callback can block.");
             using ManualResetEventSlim release = new();
             int inside = 0;
             RecordingServer server = rig.Serve(s => s.AtReceived = (_, _) =>
@@ -490,7 +514,8 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
     public void A_stop_that_begins_while_OnConnecting_runs_reaches_that_session_too(bool aborts) => Run(
         rig =>
         {
-            Assert.SkipWhen(rig.IsVirtual, "The memory engine runs everything on one thread, so no callback can block.");
+            Assert.SkipWhen(rig.IsVirtual,
+                "The memory engine runs everything on one thread, so no callback can block.");
             using ManualResetEventSlim release = new();
             int made = 0;
             RecordingServer server = rig.Serve(s =>
@@ -541,7 +566,8 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
     public void A_timer_due_while_a_callback_runs_fires_after_it_and_once() => Run(
         rig =>
         {
-            Assert.SkipWhen(rig.IsVirtual, "The memory engine runs everything on one thread, so no callback can block.");
+            Assert.SkipWhen(rig.IsVirtual,
+                "The memory engine runs everything on one thread, so no callback can block.");
             int fired = 0;
             int firedInside = -1;
             RecordingServer server = rig.Serve(s =>

@@ -36,17 +36,25 @@ public abstract class PostAsyncSuite(Transport transport) : TrafficSuite(transpo
     });
 
     [Fact, Contract(4)]
-    public void An_exception_of_a_posted_function_goes_to_the_awaiting_caller_and_not_into_a_diagnostic_event() => Run(rig =>
-    {
-        rig.Serve();
-        Loop loop = rig.Engine.GetLoop(0);
-        Assert.Equal("1", Assert.Throws<TimeZoneNotFoundException>(() => rig.Await(loop.PostAsync((Action)(static () => throw new TimeZoneNotFoundException("1"))))).Message);
-        Assert.Equal("2", Assert.Throws<TimeZoneNotFoundException>(() => rig.Await(loop.PostAsync((Func<int>)(static () => throw new TimeZoneNotFoundException("2"))))).Message);
-        Assert.Equal("3", Assert.Throws<TimeZoneNotFoundException>(() => rig.Await(loop.PostAsync(static async () => { await Loop.Current!.DelayAsync(TimeSpan.Zero); throw new TimeZoneNotFoundException("3"); }))).Message);
-        Assert.Throws<TaskCanceledException>(() => rig.Await(loop.PostAsync(static () => Task.FromCanceled(new CancellationToken(true)))));
-        rig.OnLoop(loop, static () => { });
-        Assert.DoesNotContain(rig.Notices, static n => n.Kind == DiagnosticEventKind.UserException);
-    });
+    public void An_exception_of_a_posted_function_goes_to_the_awaiting_caller_and_not_into_a_diagnostic_event() =>
+        Run(rig =>
+        {
+            rig.Serve();
+            Loop loop = rig.Engine.GetLoop(0);
+            Assert.Equal("1", Assert.Throws<TimeZoneNotFoundException>(() =>
+                rig.Await(loop.PostAsync((Action)(static () => throw new TimeZoneNotFoundException("1"))))).Message);
+            Assert.Equal("2", Assert.Throws<TimeZoneNotFoundException>(() =>
+                rig.Await(loop.PostAsync((Func<int>)(static () => throw new TimeZoneNotFoundException("2"))))).Message);
+            Assert.Equal("3", Assert.Throws<TimeZoneNotFoundException>(() => rig.Await(loop.PostAsync(static async () =>
+            {
+                await Loop.Current!.DelayAsync(TimeSpan.Zero);
+                throw new TimeZoneNotFoundException("3");
+            }))).Message);
+            Assert.Throws<TaskCanceledException>(
+                () => rig.Await(loop.PostAsync(static () => Task.FromCanceled(new CancellationToken(true)))));
+            rig.OnLoop(loop, static () => { });
+            Assert.DoesNotContain(rig.Notices, static n => n.Kind == DiagnosticEventKind.UserException);
+        });
 
     [Fact, Contract(6)]
     public void The_awaiting_code_resumes_on_the_loop_it_awaited_on_otherwise_off_the_loops() => Run(rig =>
@@ -96,9 +104,11 @@ public abstract class PostAsyncSuite(Transport transport) : TrafficSuite(transpo
         Loop loop = rig.Engine.GetLoop(0);
         rig.OnLoop(loop, () =>
         {
-            Assert.Contains("would stop its own loop", Assert.Throws<InvalidOperationException>(() => loop.PostAsync(static () => { }).GetAwaiter().GetResult()).Message, StringComparison.Ordinal);
+            Assert.Contains("would stop its own loop", Assert.Throws<InvalidOperationException>(
+                () => loop.PostAsync(static () => { }).GetAwaiter().GetResult()).Message, StringComparison.Ordinal);
             Assert.Throws<InvalidOperationException>(() => loop.PostAsync(static () => 1).Result);
-            Assert.Throws<InvalidOperationException>(() => loop.DelayAsync(TimeSpan.FromMilliseconds(1)).GetAwaiter().GetResult());
+            Assert.Throws<InvalidOperationException>(() => loop.DelayAsync(TimeSpan.FromMilliseconds(1)).GetAwaiter()
+                .GetResult());
         });
     });
 
@@ -140,6 +150,7 @@ public abstract class PostAsyncSuite(Transport transport) : TrafficSuite(transpo
         rig.Join();
         rig.Until(() => tasks.TrueForAll(static t => t.IsCompleted), "all to complete");
         Assert.Equal(ran, tasks.Count(static t => t.IsCompletedSuccessfully));
-        Assert.All(tasks, static t => Assert.True(t.IsCompletedSuccessfully || t.Exception!.InnerException is ObjectDisposedException, t.Exception?.ToString()));
+        Assert.All(tasks, static t => Assert.True(t.IsCompletedSuccessfully
+            || t.Exception!.InnerException is ObjectDisposedException, t.Exception?.ToString()));
     });
 }

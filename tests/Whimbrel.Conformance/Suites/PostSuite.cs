@@ -34,29 +34,30 @@ public abstract class PostSuite(Transport transport) : TrafficSuite(transport)
     [InlineData("Post")]
     [InlineData("Post with state")]
     [InlineData("Dispatch")]
-    public void An_exception_of_async_code_after_an_await_is_one_diagnostic_event_and_the_loop_continues(string form) => Run(rig =>
-    {
-        rig.Expect("threw InvalidDataException: late");
-        rig.Serve();
-        Loop loop = rig.Engine.GetLoop(0);
-        Assert.True(form switch
+    public void An_exception_of_async_code_after_an_await_is_one_diagnostic_event_and_the_loop_continues(string form) =>
+        Run(rig =>
         {
-            "Post" => loop.Post(async () => await LateAsync()),
-            "Post with state" => loop.Post(async _ => await LateAsync(), null),
-            _ => loop.Dispatch(async () => await LateAsync()),
-        });
-        rig.Until(() => rig.Notices.Any(static n => n.Exception is InvalidDataException), "the notice");
-        bool runs = false;
-        rig.OnLoop(loop, () => runs = true);
-        Assert.True(runs);
-        Assert.Single(rig.Notices, static n => n.Kind == DiagnosticEventKind.UserException);
+            rig.Expect("threw InvalidDataException: late");
+            rig.Serve();
+            Loop loop = rig.Engine.GetLoop(0);
+            Assert.True(form switch
+            {
+                "Post" => loop.Post(async () => await LateAsync()),
+                "Post with state" => loop.Post(async _ => await LateAsync(), null),
+                _ => loop.Dispatch(async () => await LateAsync()),
+            });
+            rig.Until(() => rig.Notices.Any(static n => n.Exception is InvalidDataException), "the notice");
+            bool runs = false;
+            rig.OnLoop(loop, () => runs = true);
+            Assert.True(runs);
+            Assert.Single(rig.Notices, static n => n.Kind == DiagnosticEventKind.UserException);
 
-        async Task LateAsync()
-        {
-            await loop.DelayAsync(TimeSpan.FromMilliseconds(2));
-            throw new InvalidDataException("late");
-        }
-    });
+            async Task LateAsync()
+            {
+                await loop.DelayAsync(TimeSpan.FromMilliseconds(2));
+                throw new InvalidDataException("late");
+            }
+        });
 
     [Fact, Contract(14, 2)]
     public void An_awaited_post_with_state_gives_what_its_async_function_throws_to_the_caller() => Run(rig =>
@@ -117,7 +118,8 @@ public abstract class PostSuite(Transport transport) : TrafficSuite(transport)
         rig.OnLoop(session, static () => { });
         // Two of a kind within a minute give one diagnostic event, and count as two exceptions.
         DiagnosticEvent notice = Assert.Single(rig.Notices, static n => n.Kind == DiagnosticEventKind.UserException);
-        Assert.Equal("a posted action threw InvalidOperationException: on purpose. Nothing was ended; the loop continues.", notice.Message);
+        Assert.Equal("a posted action threw InvalidOperationException: on purpose. Nothing was ended; the loop "
+            + "continues.", notice.Message);
         Assert.Equal(2, rig.Engine.UserExceptionCount);
         Assert.True(session.IsConnected);
     });
@@ -177,13 +179,17 @@ public abstract class PostSuite(Transport transport) : TrafficSuite(transport)
             otherPeer.Write("2");
             Assert.Equal("2", otherPeer.ReadText(1));
             rig.Until(() => rig.Notices.Any(static n => n.Kind == DiagnosticEventKind.BlockedLoop), "the notice");
-            DiagnosticEvent notice = rig.Notices.First(static n => n.Kind == DiagnosticEventKind.BlockedLoop && n.Message.StartsWith("OnReceived", StringComparison.Ordinal));
+            DiagnosticEvent notice = rig.Notices.First(static n => n.Kind == DiagnosticEventKind.BlockedLoop
+                && n.Message.StartsWith("OnReceived", StringComparison.Ordinal));
             System.Text.RegularExpressions.Match match = System.Text.RegularExpressions.Regex.Match(
                 notice.Message,
-                $@"^OnReceived of RecordingSession \(session {blocking.Id:x}\) blocked loop 0 for (\d+) ms(?: \(\d+ ms of cpu time\))?\. Other sessions on this loop waited\. Move the work to Task\.Run, or post it in smaller pieces\.$");
+                $@"^OnReceived of RecordingSession \(session {blocking.Id:x}\) blocked loop 0 for (\d+) ms(?: \(\d+ ms "
+                + $@"of cpu time\))?\. Other sessions on this loop waited\. Move the work to Task\.Run, or post it in "
+                + $@"smaller pieces\.$");
             Assert.True(match.Success, notice.Message);
             // The time of JIT compilation and the time before the watchdog's first check are subtracted.
-            Assert.InRange(int.Parse(match.Groups[1].Value, System.Globalization.CultureInfo.InvariantCulture), 300, 20_000);
+            Assert.InRange(int.Parse(match.Groups[1].Value, System.Globalization.CultureInfo.InvariantCulture),
+                300, 20_000);
             Assert.Equal("blocked-loop.md", notice.Page);
         },
         loops: 1);

@@ -14,11 +14,14 @@ public abstract class RealAddressSuite(Transport transport) : Suite(transport)
             .Where(static i => i.OperationalStatus == OperationalStatus.Up)
             .SelectMany(static i => i.GetIPProperties().UnicastAddresses)
             .Select(static a => a.Address)
-            .FirstOrDefault(static a => a is { AddressFamily: AddressFamily.InterNetworkV6, IsIPv6LinkLocal: true, ScopeId: not 0 });
+            .FirstOrDefault(static a =>
+                a is { AddressFamily: AddressFamily.InterNetworkV6, IsIPv6LinkLocal: true, ScopeId: not 0 });
         Assert.SkipWhen(address is null, "This machine has no link-local address.");
-        RecordingServer server = rig.Serve(null, new ServerOptions { Engine = rig.Engine, Address = $"tcp://[{address}]:0" });
+        RecordingServer server = rig.Serve(null,
+            new ServerOptions { Engine = rig.Engine, Address = $"tcp://[{address}]:0" });
         Assert.Equal(address.ScopeId, ((IPEndPoint)server.EndPoint!).Address.ScopeId);
-        RecordingSession session = rig.Connect(rig.MakeClient(new ClientOptions { Engine = rig.Engine, Address = $"tcp://{server.EndPoint}" }));
+        RecordingSession session = rig.Connect(
+            rig.MakeClient(new ClientOptions { Engine = rig.Engine, Address = $"tcp://{server.EndPoint}" }));
         Assert.Equal(server.EndPoint, session.RemoteEndPoint);
         Assert.Equal(address.ScopeId, ((IPEndPoint)session.LocalEndPoint!).Address.ScopeId);
     });
@@ -29,7 +32,8 @@ public abstract class RealAddressSuite(Transport transport) : Suite(transport)
         Assert.SkipUnless(OperatingSystem.IsLinux(), "Abstract socket names need Linux.");
         string name = $"unix:@whimbrel-{Guid.NewGuid():N}";
         RecordingServer server = rig.Serve(null, new ServerOptions { Engine = rig.Engine, Address = name });
-        RecordingSession session = rig.Connect(rig.MakeClient(new ClientOptions { Engine = rig.Engine, Address = name }));
+        RecordingSession session =
+            rig.Connect(rig.MakeClient(new ClientOptions { Engine = rig.Engine, Address = name }));
         server.Connected();
         Assert.True(session.IsConnected);
     });
@@ -38,11 +42,13 @@ public abstract class RealAddressSuite(Transport transport) : Suite(transport)
     public void A_connect_to_IPv6_and_IPv4_uses_whichever_is_served() => Run(rig =>
     {
         Assert.SkipUnless(Socket.OSSupportsIPv6, "This machine has no IPv6.");
-        RecordingServer four = rig.Serve(null, new ServerOptions { Engine = rig.Engine, Address = "tcp://127.0.0.1:0" });
+        RecordingServer four = rig.Serve(null,
+            new ServerOptions { Engine = rig.Engine, Address = "tcp://127.0.0.1:0" });
         RecordingServer six = rig.Serve(null, new ServerOptions { Engine = rig.Engine, Address = "tcp://[::1]:0" });
         foreach (RecordingServer server in (RecordingServer[])[four, six])
         {
-            RecordingSession session = rig.Connect(rig.MakeClient(new ClientOptions { Engine = rig.Engine, Address = $"tcp://*:{((IPEndPoint)server.EndPoint!).Port}" }));
+            RecordingSession session = rig.Connect(rig.MakeClient(
+                new ClientOptions { Engine = rig.Engine, Address = $"tcp://*:{((IPEndPoint)server.EndPoint!).Port}" }));
             Assert.Equal(server.EndPoint, session.RemoteEndPoint);
         }
     });

@@ -71,7 +71,8 @@ public abstract class ReceivedAsyncSuite(Transport transport) : TrafficSuite(tra
     [InlineData("elsewhere")]
     public void Its_exception_goes_to_OnError_and_ends_the_connection(string when) => Run(rig =>
     {
-        RecordingServer server = rig.Serve(s => s.AtReceivedAsync = (self, bytes) => when == "before it awaits" ? throw new InvalidDataException("thrown by the test") : Throw(self));
+        RecordingServer server = rig.Serve(s => s.AtReceivedAsync = (self, bytes) =>
+            when == "before it awaits" ? throw new InvalidDataException("thrown by the test") : Throw(self));
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
         RecordingSession session = server.Session();
@@ -159,7 +160,8 @@ public abstract class ReceivedAsyncSuite(Transport transport) : TrafficSuite(tra
         }
 
         StopReport report = Await(rig, stopping);
-        Assert.Contains("OnReceivedAsync of RecordingSession", Assert.Single(report.Unfinished).ToString(), StringComparison.Ordinal);
+        Assert.Contains("OnReceivedAsync of RecordingSession", Assert.Single(report.Unfinished).ToString(),
+            StringComparison.Ordinal);
         ends.SetResult();
     });
 

@@ -51,7 +51,8 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
         {
             bool isAll = taken + unread.Length == total;
             int count = isAll || choices.Next(8) > 0 ? unread.Length : choices.Next(1, unread.Length + 1);
-            if (!unread[..count].SequenceEqual(all.AsSpan(taken, count))) throw new InvalidOperationException($"wrong bytes at {taken}");
+            if (!unread[..count].SequenceEqual(all.AsSpan(taken, count)))
+                throw new InvalidOperationException($"wrong bytes at {taken}");
             if (kept is null && x.Own is { } own && unread.Overlaps(own))
             {
                 (kept, keptAt, keptCount) = (own, taken, unread.Length);
@@ -59,7 +60,13 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
             }
             else if (choices.Next(10) == 0)
             {
-                x.Own = choices.Next(4) switch { 0 => new byte[64 * 1024], 1 => new byte[40_000], 2 => new byte[100], _ => null };
+                x.Own = choices.Next(4) switch
+                {
+                    0 => new byte[64 * 1024],
+                    1 => new byte[40_000],
+                    2 => new byte[100],
+                    _ => null
+                };
             }
 
             // Counted first, because the response may arrive before this call has returned.
@@ -80,7 +87,9 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
         Assert.Equal(total, Volatile.Read(ref taken));
         // Memory that the session has replaced belongs to it: it was not written to since.
         if (kept is not null) Assert.Equal(all.AsSpan(keptAt, keptCount), kept.AsSpan(0, keptCount));
-        if (rig.Engine.Kind is EngineKind.Epoll or EngineKind.Uring && !rig.IsVirtual && !rig.IsPool && session.Tls is null) Assert.NotNull(kept);
+        if (rig.Engine.Kind is EngineKind.Epoll or EngineKind.Uring && !rig.IsVirtual && !rig.IsPool
+            && session.Tls is null)
+            Assert.NotNull(kept);
     });
 
     // The responses of a callback to its data fit into the queue: its limit is four times the size.
@@ -105,7 +114,8 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
         if (!rig.IsVirtual) rig.Until(() => session.BytesPending > 64 * 1024, "the queue to fill");
         Assert.Equal(data, peer.Read(data.Length));
         rig.Join();
-        Assert.InRange(Volatile.Read(ref largest), 1, (256 * 1024) + 4096); // an engine's own large block is a page longer
+        // an engine's own large block is a page longer
+        Assert.InRange(Volatile.Read(ref largest), 1, (256 * 1024) + 4096);
         Assert.True(session.IsConnected);
     });
 
@@ -114,7 +124,8 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
     [Fact, Contract(3, 14)]
     public void A_pool_session_receives_into_its_own_memory_between_callbacks_and_reads_it_unchanged() => Run(rig =>
     {
-        Assert.SkipWhen(!rig.IsPool || rig.IsVirtual || rig.Tls != TlsKind.None || rig.Engine.Kind == EngineKind.Portable, "This engine does not use the hint.");
+        Assert.SkipWhen(!rig.IsPool || rig.IsVirtual || rig.Tls != TlsKind.None
+            || rig.Engine.Kind == EngineKind.Portable, "This engine does not use the hint.");
         const int rounds = 40;
         byte[] own = new byte[64 * 1024];
         byte[] data = Pattern(60_000);
@@ -280,7 +291,8 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
 
         session.Until("peer finished");
         Assert.Equal("abcdefgh", session.ReceivedText);
-        Assert.True(session.Events.ToList().IndexOf("peer finished") > session.Events.ToList().FindLastIndex(static e => e.StartsWith("received", StringComparison.Ordinal)), session.Life);
+        Assert.True(session.Events.ToList().IndexOf("peer finished") > session.Events.ToList()
+            .FindLastIndex(static e => e.StartsWith("received", StringComparison.Ordinal)), session.Life);
     });
 
     [Fact, Contract(3)]
@@ -291,7 +303,8 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
         RecordingServer server = rig.Serve(s => s.AtData = (x, unread) =>
         {
             if (x.BytesReceived == lastArrived) wrong.Add($"offered again at {lastArrived} bytes");
-            if (unread.Length != x.BytesReceived - x.ReceivedCount) wrong.Add($"{unread.Length} offered of {x.BytesReceived} with {x.ReceivedCount} taken");
+            if (unread.Length != x.BytesReceived - x.ReceivedCount)
+                wrong.Add($"{unread.Length} offered of {x.BytesReceived} with {x.ReceivedCount} taken");
             lastArrived = x.BytesReceived;
             return 1;
         });
@@ -343,7 +356,8 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
     {
         byte[] data = Pattern(300_000);
         int call = 0;
-        RecordingServer server = rig.Serve(s => s.AtData = (_, unread) => Math.Min(unread.Length, unread.Length - (call++ % 7)));
+        RecordingServer server =
+            rig.Serve(s => s.AtData = (_, unread) => Math.Min(unread.Length, unread.Length - (call++ % 7)));
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         peer.Write(data);
@@ -453,7 +467,8 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
     [Fact, Contract(3)]
     public void One_byte_below_the_unread_limit_the_connection_lives() => Run(rig =>
     {
-        RecordingServer server = rig.Serve(static s => s.AtData = static (_, unread) => unread[^1] == (byte)'!' ? unread.Length : 0, WithUnreadLimit(rig, 1024));
+        RecordingServer server = rig.Serve(static s =>
+            s.AtData = static (_, unread) => unread[^1] == (byte)'!' ? unread.Length : 0, WithUnreadLimit(rig, 1024));
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         peer.Write(new byte[1023]);
@@ -732,8 +747,11 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
                 byte[] other = data.ToArray();
                 if (!Refuses(x, other)) wrong.Add("other memory");
                 if (!x.CallWritable(data[..0]).IsEmpty) wrong.Add("nothing");
-                if (x.CallWritable(data[1..2]).Length != 1 || x.CallWritable(data).Length != data.Length) wrong.Add("its own bytes");
-                if (!Refuses(x, MemoryMarshal.CreateReadOnlySpan(ref MemoryMarshal.GetReference(data), data.Length + 1))) wrong.Add("more than it was given");
+                if (x.CallWritable(data[1..2]).Length != 1 || x.CallWritable(data).Length != data.Length)
+                    wrong.Add("its own bytes");
+                if (!Refuses(x,
+                    MemoryMarshal.CreateReadOnlySpan(ref MemoryMarshal.GetReference(data), data.Length + 1)))
+                    wrong.Add("more than it was given");
                 x.CallStartTimer(TimeSpan.Zero);
             };
             s.AtTimer = (x, _) =>
@@ -793,5 +811,6 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
     });
 
     private static bool IsDebugBuild =>
-        typeof(Session).Assembly.GetCustomAttributes(typeof(System.Diagnostics.DebuggableAttribute), false) is [System.Diagnostics.DebuggableAttribute { IsJITOptimizerDisabled: true }];
+        typeof(Session).Assembly.GetCustomAttributes(typeof(System.Diagnostics.DebuggableAttribute), false)
+            is [System.Diagnostics.DebuggableAttribute { IsJITOptimizerDisabled: true }];
 }

@@ -8,13 +8,24 @@ public abstract class ReconnectSuite(Transport transport) : Suite(transport)
     private static readonly TimeSpan s_soon = TimeSpan.FromMilliseconds(5);
 
     /// <summary>Short delays, without effective limits.</summary>
-    private static ReconnectPolicy Quick(int? attempts = null, bool retryFirst = true, Func<CloseReason, bool>? stopWhen = null) =>
-        new() { InitialDelay = s_soon, MaxDelay = s_soon, MaxAttempts = attempts, RetryFirstConnect = retryFirst, StopWhen = stopWhen, ResetAfter = TimeSpan.Zero };
+    private static ReconnectPolicy Quick(int? attempts = null, bool retryFirst = true,
+        Func<CloseReason, bool>? stopWhen = null) =>
+        new()
+        {
+            InitialDelay = s_soon,
+            MaxDelay = s_soon,
+            MaxAttempts = attempts,
+            RetryFirstConnect = retryFirst,
+            StopWhen = stopWhen,
+            ResetAfter = TimeSpan.Zero
+        };
 
     /// <summary>A delay so long that only an end of the wait is observed.</summary>
-    private static ReconnectPolicy Patient { get; } = new() { InitialDelay = TimeSpan.FromHours(1), MaxDelay = TimeSpan.FromHours(1), Jitter = false };
+    private static ReconnectPolicy Patient { get; } =
+        new() { InitialDelay = TimeSpan.FromHours(1), MaxDelay = TimeSpan.FromHours(1), Jitter = false };
 
-    private static RecordingClient Make(Rig rig, EndPoint endPoint, ReconnectPolicy policy, Action<RecordingSession>? setUp = null) =>
+    private static RecordingClient Make(Rig rig, EndPoint endPoint, ReconnectPolicy policy,
+        Action<RecordingSession>? setUp = null) =>
         rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = endPoint, Reconnect = policy }, setUp);
 
     /// <summary>A server that closes each connection when the other side has sent something.</summary>
@@ -150,7 +161,8 @@ public abstract class ReconnectSuite(Transport transport) : Suite(transport)
         };
         rig.Connect(client);
         client.Made[0].Close();
-        rig.Until(() => client.Made.Count > 1 && client.Made[1].Saw("connected"), "a connection after one that this side has closed");
+        rig.Until(() => client.Made.Count > 1 && client.Made[1].Saw("connected"),
+            "a connection after one that this side has closed");
         client.Made[1].Close();
         client.Until("gave up LocalClose");
         Assert.Equal([CloseCause.LocalClose, CloseCause.LocalClose], asked);
@@ -166,8 +178,10 @@ public abstract class ReconnectSuite(Transport transport) : Suite(transport)
     public void A_condition_that_throws_is_reported_and_ends_the_reconnecting() => Run(rig =>
     {
         rig.Expect("StopWhen of a reconnect policy");
-        RecordingClient client = Make(rig, rig.DeadAddress(), Quick(stopWhen: static _ => throw new InvalidDataException("thrown by the test")));
-        Assert.Equal(ErrorCategory.Refused, Assert.Throws<NetworkException>(() => rig.Await(client.ConnectAsync())).Error.Category);
+        RecordingClient client = Make(rig, rig.DeadAddress(),
+            Quick(stopWhen: static _ => throw new InvalidDataException("thrown by the test")));
+        Assert.Equal(ErrorCategory.Refused,
+            Assert.Throws<NetworkException>(() => rig.Await(client.ConnectAsync())).Error.Category);
         Assert.Equal("gave up Refused", client.Story);
         Assert.Contains(rig.Notices, static n => n.Message.Contains("thrown by the test", StringComparison.Ordinal));
     });
@@ -231,7 +245,8 @@ public abstract class ReconnectSuite(Transport transport) : Suite(transport)
         rig.Settle();
         Assert.Throws<InvalidOperationException>(() => rig.Await(client.ConnectAsync()));
         rig.Await(client.DisconnectAsync());
-        Assert.Contains("closed by this side", Assert.Throws<NetworkException>(() => rig.Await(dial)).Message, StringComparison.Ordinal);
+        Assert.Contains("closed by this side", Assert.Throws<NetworkException>(() => rig.Await(dial)).Message,
+            StringComparison.Ordinal);
     });
 
     [Fact]
@@ -260,7 +275,8 @@ public abstract class ReconnectSuite(Transport transport) : Suite(transport)
         RecordingServer server = Rude(rig);
         for (int i = 0; i < 10; i++)
         {
-            RecordingClient client = Make(rig, server.EndPoint!, Quick(), static s => s.AtConnected = static x => x.Send("x"u8));
+            RecordingClient client = Make(rig, server.EndPoint!, Quick(),
+                static s => s.AtConnected = static x => x.Send("x"u8));
             rig.Connect(client);
             rig.Elsewhere(() => _ = client.DisposeAsync().AsTask());
             rig.Join();
@@ -281,7 +297,8 @@ public abstract class ReconnectSuite(Transport transport) : Suite(transport)
         ValueTask<Session> dial = client.ConnectAsync(cancellation.Token);
         client.Until("reconnecting 1");
         cancellation.Cancel();
-        Assert.Equal(cancellation.Token, Assert.ThrowsAny<OperationCanceledException>(() => rig.Await(dial)).CancellationToken);
+        Assert.Equal(cancellation.Token,
+            Assert.ThrowsAny<OperationCanceledException>(() => rig.Await(dial)).CancellationToken);
         rig.Until(() => rig.Engine.Loops.All(static l => l.Timers.Count == 0), "the timer to go");
         Assert.False(client.IsReconnecting);
         Assert.Equal("reconnecting 1", client.Story);
@@ -337,7 +354,8 @@ public abstract class ReconnectSuite(Transport transport) : Suite(transport)
         client.Until("reconnecting 1");
         rig.Settle();
         rig.Await(rig.Engine.DisposeAsync());
-        Assert.Contains("the engine stopped", Assert.Throws<NetworkException>(() => rig.Await(dial)).Message, StringComparison.Ordinal);
+        Assert.Contains("the engine stopped", Assert.Throws<NetworkException>(() => rig.Await(dial)).Message,
+            StringComparison.Ordinal);
         Assert.Equal("reconnecting 1, gave up EngineStopped", client.Story);
     });
 
@@ -360,7 +378,8 @@ public abstract class ReconnectSuite(Transport transport) : Suite(transport)
         RecordingServer server = rig.Serve();
         foreach (ReconnectPolicy? policy in (ReconnectPolicy?[])[null, Quick()])
         {
-            RecordingClient client = rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint, Reconnect = policy });
+            RecordingClient client = rig.MakeClient(
+                new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint, Reconnect = policy });
             RecordingSession first = (RecordingSession)rig.Await(client.ReconnectAsync());
             RecordingSession second = (RecordingSession)rig.Await(client.ReconnectAsync());
             Assert.Equal("connecting, connected, disconnected LocalClose", first.Life);
@@ -379,9 +398,15 @@ public abstract class ReconnectSuite(Transport transport) : Suite(transport)
         {
             int rounds = rig.IsVirtual || Transport.IsDeep ? 10_000 : 2_000;
             RecordingServer server = Rude(rig);
-            ReconnectPolicy policy = new() { InitialDelay = TimeSpan.FromMilliseconds(1), MaxDelay = TimeSpan.FromMilliseconds(1), ResetAfter = TimeSpan.Zero };
+            ReconnectPolicy policy = new()
+            {
+                InitialDelay = TimeSpan.FromMilliseconds(1),
+                MaxDelay = TimeSpan.FromMilliseconds(1),
+                ResetAfter = TimeSpan.Zero
+            };
             // Several, because each waits most of the time, for its delay or for the other end.
-            CountingClient[] clients = [.. Enumerable.Range(0, 8).Select(_ => new CountingClient(new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint, Reconnect = policy }))];
+            CountingClient[] clients = [.. Enumerable.Range(0, 8).Select(_ => new CountingClient(
+                new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint, Reconnect = policy }))];
             foreach (CountingClient client in clients) rig.Await(client.ConnectAsync());
             rig.Until(() => clients.Sum(static c => c.Connections) >= 500, "the first 500");
             rig.ForgetSessions();
@@ -407,7 +432,8 @@ public abstract class ReconnectSuite(Transport transport) : Suite(transport)
         },
         loops: 1);
 
-    private static int Descriptors() => Directory.Exists("/proc/self/fd") ? Directory.EnumerateFileSystemEntries("/proc/self/fd").Count() : 0;
+    private static int Descriptors() =>
+        Directory.Exists("/proc/self/fd") ? Directory.EnumerateFileSystemEntries("/proc/self/fd").Count() : 0;
 
     private sealed class CountingClient(ClientOptions options) : Client(options, static () => new Caller())
     {

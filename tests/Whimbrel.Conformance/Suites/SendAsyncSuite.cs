@@ -90,7 +90,8 @@ public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transpo
         List<Task<SendResult>> tasks = [];
         foreach ((char letter, int length) in waiters)
         {
-            tasks.Add(Start(rig, session, onLoop, () => Report(order, letter, session.SendAsync(Filled(letter, length)))));
+            tasks.Add(Start(rig, session, onLoop,
+                () => Report(order, letter, session.SendAsync(Filled(letter, length)))));
         }
 
         rig.Settle();
@@ -119,8 +120,10 @@ public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transpo
         Task<SendResult>[] tasks =
         [
             Start(rig, session, onLoop, () => session.SendAsync(Outgoing.Pieces([one, two]))),
-            Start(rig, session, onLoop, () => session.SendAsync(Outgoing.Sequence(PieceSegment.Join(default, one, default, two, three, default)))),
-            Start(rig, session, onLoop, () => session.SendAsync(Outgoing.Pieces([default(ReadOnlyMemory<byte>), three]))),
+            Start(rig, session, onLoop, () =>
+                session.SendAsync(Outgoing.Sequence(PieceSegment.Join(default, one, default, two, three, default)))),
+            Start(rig, session, onLoop,
+                () => session.SendAsync(Outgoing.Pieces([default(ReadOnlyMemory<byte>), three]))),
         ];
         rig.Settle();
         Assert.All(tasks, static t => Assert.False(t.IsCompleted));
@@ -142,15 +145,18 @@ public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transpo
         At(rig, session, onLoop, () =>
         {
             ValueTask<SendResult> two = session.SendAsync(Outgoing.Pieces([Bytes("hel"), Bytes("lo")]));
-            ValueTask<SendResult> many = session.SendAsync(Outgoing.Sequence(PieceSegment.Join(Bytes("12"), large, Bytes("3"))));
-            completed = two is { IsCompletedSuccessfully: true, Result: SendResult.Queued } && many is { IsCompletedSuccessfully: true, Result: SendResult.Queued };
+            ValueTask<SendResult> many =
+                session.SendAsync(Outgoing.Sequence(PieceSegment.Join(Bytes("12"), large, Bytes("3"))));
+            completed = two is { IsCompletedSuccessfully: true, Result: SendResult.Queued }
+                && many is { IsCompletedSuccessfully: true, Result: SendResult.Queued };
         });
         Assert.True(completed);
         Assert.Equal([.. Bytes("hello12"), .. large, .. Bytes("3")], peer.Read(8 + large.Length));
         session.Close();
         rig.Until(() => !session.IsConnected, "the end");
         Assert.Equal(SendResult.Closed, session.SendAsync(Outgoing.Pieces([Bytes("x"), Bytes("y")])).Result);
-        Assert.Equal(SendResult.Closed, session.SendAsync(Outgoing.Sequence(PieceSegment.Join(Bytes("x"), Bytes("y")))).Result);
+        Assert.Equal(SendResult.Closed,
+            session.SendAsync(Outgoing.Sequence(PieceSegment.Join(Bytes("x"), Bytes("y")))).Result);
     });
 
     [Theory, Contract(6)]
@@ -235,7 +241,8 @@ public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transpo
         byte[] first = Clog(rig, session);
         byte[] fill = FillTo(rig, session, room: 10);
         using CancellationTokenSource source = new();
-        Task<SendResult> cancelled = Start(rig, session, onLoop, () => session.SendAsync(Filled('a', 50_000), source.Token));
+        Task<SendResult> cancelled = Start(rig, session, onLoop,
+            () => session.SendAsync(Filled('a', 50_000), source.Token));
         Task<SendResult> next = Start(rig, session, onLoop, () => session.SendAsync(Filled('b', 20)));
         rig.Settle();
         At(rig, session, onLoop, source.Cancel);
@@ -257,7 +264,8 @@ public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transpo
         Clog(rig, session);
         FillTo(rig, session, room: 10);
         using CancellationTokenSource source = new();
-        Task<SendResult> cancelled = Start(rig, session, onLoop: true, () => session.SendAsync(Filled('a', 1000), source.Token));
+        Task<SendResult> cancelled = Start(rig, session, onLoop: true,
+            () => session.SendAsync(Filled('a', 1000), source.Token));
         Task<SendResult> next = Start(rig, session, onLoop: true, () => session.SendAsync(Filled('b', 10)));
         Assert.False(next.IsCompleted);
         source.Cancel();
@@ -272,7 +280,8 @@ public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transpo
     {
         (RecordingSession session, Peer peer) = Pair(rig);
         using CancellationTokenSource source = new();
-        Task<SendResult> task = Start(rig, session, onLoop, () => session.SendAsync(Pattern(10 * 1024 * 1024), source.Token));
+        Task<SendResult> task = Start(rig, session, onLoop,
+            () => session.SendAsync(Pattern(10 * 1024 * 1024), source.Token));
         peer.Read(10_000);
         Assert.False(task.IsCompleted);
         At(rig, session, onLoop, source.Cancel);
@@ -284,7 +293,8 @@ public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transpo
     public void With_a_token_that_is_cancelled_already_nothing_is_sent() => Run(rig =>
     {
         (RecordingSession session, Peer peer) = Pair(rig);
-        Assert.ThrowsAny<OperationCanceledException>(() => rig.Await(session.SendAsync(Bytes("no"), new CancellationToken(canceled: true))));
+        Assert.ThrowsAny<OperationCanceledException>(
+            () => rig.Await(session.SendAsync(Bytes("no"), new CancellationToken(canceled: true))));
         Assert.Equal(SendResult.Queued, session.Send("yes"u8));
         Assert.Equal("yes", peer.ReadText(3));
     });
@@ -295,7 +305,8 @@ public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transpo
     [InlineData("throw")]
     public void The_end_of_the_connection_completes_every_waiter_with_Closed(string end) => Run(rig =>
     {
-        (RecordingSession session, Peer peer) = Pair(rig, setUp: static s => s.AtReceived = static (_, _) => throw new InvalidOperationException("on purpose"));
+        (RecordingSession session, Peer peer) = Pair(rig,
+            setUp: static s => s.AtReceived = static (_, _) => throw new InvalidOperationException("on purpose"));
         Clog(rig, session);
         FillTo(rig, session, room: 0);
         Task<SendResult>[] tasks =
@@ -373,7 +384,8 @@ public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transpo
             for (int i = 0; i < 3; i++)
             {
                 await self.SendAsync(Filled('a', 50_000)).ConfigureAwait(false);
-                string where = (rig.IsPool ? Connections.Strand.Current is not null : self.Loop.IsCurrent && self.Loop.ActiveConnection is null) ? "on loop" : "astray";
+                string where = (rig.IsPool ? Connections.Strand.Current is not null : self.Loop.IsCurrent
+                    && self.Loop.ActiveConnection is null) ? "on loop" : "astray";
                 story.Add($"sent {i} {where}");
             }
         }
@@ -574,7 +586,8 @@ public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transpo
                 if (i % 2 == 0) Volatile.Write(ref current[thread], source);
                 try
                 {
-                    SendResult result = await session.SendAsync(message, i % 2 == 0 ? source.Token : CancellationToken.None).ConfigureAwait(false);
+                    SendResult result = await session
+                        .SendAsync(message, i % 2 == 0 ? source.Token : CancellationToken.None).ConfigureAwait(false);
                     lock (queued)
                     {
                         if (result == SendResult.Queued) queued.Add((letter, i));
@@ -597,7 +610,13 @@ public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transpo
         Assert.SkipWhen(rig.IsPool, "Callbacks on the pool do not hold up the loop.");
         const int Piece = 32 * 1024;
         const int Total = 12 * 1024 * 1024;
-        RecordingServer server = rig.Serve(null, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitBytes = 2 * Total, SlowConsumer = SlowConsumer.Wait });
+        RecordingServer server = rig.Serve(null, new ServerOptions
+        {
+            Engine = rig.Engine,
+            EndPoint = rig.NewAddress(),
+            SendLimitBytes = 2 * Total,
+            SlowConsumer = SlowConsumer.Wait
+        });
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         byte[] piece = Pattern(Piece);
@@ -666,7 +685,13 @@ public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transpo
             const int Sessions = 48;
             Dictionary<long, long> sent = []; // per iteration; on the loop only
             int ended = 0;
-            RecordingServer server = rig.Serve(s => s.AtReceived = (x, data) => { _ = FloodAsync(x); }, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SlowConsumer = SlowConsumer.Wait });
+            RecordingServer server = rig.Serve(s => s.AtReceived = (x, data) => { _ = FloodAsync(x); },
+                new ServerOptions
+                {
+                    Engine = rig.Engine,
+                    EndPoint = rig.NewAddress(),
+                    SlowConsumer = SlowConsumer.Wait
+                });
             Peer[] peers = [.. Enumerable.Range(0, Sessions).Select(_ => rig.ConnectPeer(server.EndPoint!))];
             foreach (Peer peer in peers) peer.Write("x");
             foreach (Peer peer in peers) peer.Read(24 * Piece);
@@ -721,50 +746,51 @@ public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transpo
     [InlineData(true, false)]
     [InlineData(false, true)]
     [InlineData(false, false)]
-    public void Memory_that_throws_while_its_send_waits_fails_that_send_and_in_its_middle_the_connection(bool hasStarted, bool onLoop) => Run(
-        rig =>
-        {
-            rig.Expect("memory that a session sent");
-            (RecordingSession session, Peer peer) = Pair(rig);
-            byte[] first = Clog(rig, session);
-            byte[] fill = FillTo(rig, session, room: hasStarted ? Limit / 2 : 10);
-            BadMemory memory = new(hasStarted ? 2 * Limit : 5000);
-            Task<SendResult>? sending = null;
-            At(rig, session, onLoop, () => sending = session.SendAsync(memory.Memory).AsTask());
-            rig.OnLoop(session.Loop, static () => { });
-            Assert.False(sending!.IsCompleted);
-            rig.OnLoop(session.Loop, () => memory.Place = BadPlace.Span);
-            if (hasStarted)
+    public void Memory_that_throws_while_its_send_waits_fails_that_send_and_in_its_middle_the_connection(
+        bool hasStarted, bool onLoop) => Run(
+            rig =>
             {
-                byte[] buffer = new byte[64 * 1024];
-                rig.Until(
-                    () =>
-                    {
-                        try
+                rig.Expect("memory that a session sent");
+                (RecordingSession session, Peer peer) = Pair(rig);
+                byte[] first = Clog(rig, session);
+                byte[] fill = FillTo(rig, session, room: hasStarted ? Limit / 2 : 10);
+                BadMemory memory = new(hasStarted ? 2 * Limit : 5000);
+                Task<SendResult>? sending = null;
+                At(rig, session, onLoop, () => sending = session.SendAsync(memory.Memory).AsTask());
+                rig.OnLoop(session.Loop, static () => { });
+                Assert.False(sending!.IsCompleted);
+                rig.OnLoop(session.Loop, () => memory.Place = BadPlace.Span);
+                if (hasStarted)
+                {
+                    byte[] buffer = new byte[64 * 1024];
+                    rig.Until(
+                        () =>
                         {
-                            while (peer.TryRead(buffer) > 0)
+                            try
                             {
+                                while (peer.TryRead(buffer) > 0)
+                                {
+                                }
                             }
-                        }
-                        catch (IOException)
-                        {
-                            // Reset.
-                        }
+                            catch (IOException)
+                            {
+                                // Reset.
+                            }
 
-                        return session.IsOver;
-                    },
-                    "the session to end");
-                Assert.Equal(CloseCause.UserException, session.End());
-            }
-            else
-            {
-                Assert.Equal([.. first, .. fill], peer.Read(first.Length + fill.Length));
-            }
+                            return session.IsOver;
+                        },
+                        "the session to end");
+                    Assert.Equal(CloseCause.UserException, session.End());
+                }
+                else
+                {
+                    Assert.Equal([.. first, .. fill], peer.Read(first.Length + fill.Length));
+                }
 
-            rig.Until(() => sending.IsCompleted, "the send to fail");
-            Assert.Same(memory.Thrown, sending.Exception!.InnerException);
-            if (hasStarted) return;
-            rig.OnLoop(session, () => session.Send("goes on"u8));
-            Assert.Equal("goes on", peer.ReadText(7));
-        });
+                rig.Until(() => sending.IsCompleted, "the send to fail");
+                Assert.Same(memory.Thrown, sending.Exception!.InnerException);
+                if (hasStarted) return;
+                rig.OnLoop(session, () => session.Send("goes on"u8));
+                Assert.Equal("goes on", peer.ReadText(7));
+            });
 }

@@ -80,30 +80,38 @@ public abstract class SendLimitSuite(Transport transport) : TrafficSuite(transpo
     [InlineData(true, false)]
     [InlineData(false, true)]
     [InlineData(false, false)]
-    public void A_message_above_the_limit_is_taken_when_nothing_is_pending_and_that_was_said(bool bySession, bool onLoop) => Run(rig =>
-    {
-        ServerOptions options = new() { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitBytes = Limit, AllowLargeMessages = !bySession };
-        RecordingServer server = rig.Serve(s => s.AtConnected = x => x.TakesLarge |= bySession, options);
-        Peer peer = rig.ConnectPeer(server.EndPoint!);
-        RecordingSession session = server.Connected();
-        rig.Until(() => session.TakesLarge, "OnConnected to have said it");
-        byte[] large = Pattern(Limit * 40);
-        for (int i = 0; i < 2; i++)
+    public void A_message_above_the_limit_is_taken_when_nothing_is_pending_and_that_was_said(bool bySession,
+        bool onLoop) => Run(rig =>
         {
-            SendResult result = default;
-            rig.Until(() => session.BytesPending == 0, "the queue to be empty");
-            if (onLoop) rig.OnLoop(session, () => result = session.Send(large));
-            else result = session.Send(large);
-            Assert.Equal(SendResult.Queued, result);
-            Assert.Equal(large, peer.Read(large.Length));
-        }
+            ServerOptions options = new()
+            {
+                Engine = rig.Engine,
+                EndPoint = rig.NewAddress(),
+                SendLimitBytes = Limit,
+                AllowLargeMessages = !bySession
+            };
+            RecordingServer server = rig.Serve(s => s.AtConnected = x => x.TakesLarge |= bySession, options);
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
+            RecordingSession session = server.Connected();
+            rig.Until(() => session.TakesLarge, "OnConnected to have said it");
+            byte[] large = Pattern(Limit * 40);
+            for (int i = 0; i < 2; i++)
+            {
+                SendResult result = default;
+                rig.Until(() => session.BytesPending == 0, "the queue to be empty");
+                if (onLoop) rig.OnLoop(session, () => result = session.Send(large));
+                else result = session.Send(large);
+                Assert.Equal(SendResult.Queued, result);
+                Assert.Equal(large, peer.Read(large.Length));
+            }
 
-        // After another message it exceeds the limit, if the peer does not read.
-        SendResult last = SendResult.Queued;
-        for (int i = 0; i < 100 && last == SendResult.Queued; i++) rig.OnLoop(session, () => last = session.Send(large));
-        Assert.Equal(SendResult.Closed, last);
-        Assert.Equal(CloseCause.SlowConsumer, session.End());
-    });
+            // After another message it exceeds the limit, if the peer does not read.
+            SendResult last = SendResult.Queued;
+            for (int i = 0; i < 100 && last == SendResult.Queued; i++)
+                rig.OnLoop(session, () => last = session.Send(large));
+            Assert.Equal(SendResult.Closed, last);
+            Assert.Equal(CloseCause.SlowConsumer, session.End());
+        });
 
     [Fact, Contract(8)]
     public void A_message_above_the_limit_is_too_large_by_default() => Run(rig =>

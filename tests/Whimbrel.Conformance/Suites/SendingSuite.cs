@@ -74,12 +74,14 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
     public void Two_pieces_of_any_size_are_one_message_also_from_elsewhere(int headBytes, int bodyBytes) => Run(rig =>
     {
         byte[] data = Pattern(headBytes + bodyBytes);
-        RecordingServer server = rig.Serve(s => s.AtConnected = x => x.Send(Outgoing.Pieces(data.AsSpan(0, headBytes), data.AsSpan(headBytes))));
+        RecordingServer server = rig.Serve(
+            s => s.AtConnected = x => x.Send(Outgoing.Pieces(data.AsSpan(0, headBytes), data.AsSpan(headBytes))));
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         Assert.Equal(data, peer.Read(data.Length));
         RecordingSession session = server.Connected();
         rig.Until(() => session.BytesPending == 0, "the queue to be empty");
-        Assert.Equal(SendResult.Queued, session.Send(Outgoing.Pieces(data.AsSpan(0, headBytes), data.AsSpan(headBytes))));
+        Assert.Equal(SendResult.Queued,
+            session.Send(Outgoing.Pieces(data.AsSpan(0, headBytes), data.AsSpan(headBytes))));
         Assert.Equal(data, peer.Read(data.Length));
         rig.Until(() => session.BytesSent == 2 * data.Length, "the count to be right");
     });
@@ -108,7 +110,11 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         if (applies) Assert.Equal([0, 0, 9], pending);
     });
 
-    public static TheoryData<int, int, bool> PieceCases => [.. from count in (int[])[1, 2, 16, 17, 100] from bytes in (int[])[1, 300, 5000] from ofUser in (bool[])[false, true] select new TheoryDataRow<int, int, bool>(count, bytes, ofUser)];
+    public static TheoryData<int, int, bool> PieceCases =>
+        [
+            .. from count in (int[])[1, 2, 16, 17, 100] from bytes in (int[])[1, 300, 5000]
+               from ofUser in (bool[])[false, true] select new TheoryDataRow<int, int, bool>(count, bytes, ofUser)
+        ];
 
     [Theory, Contract(5)]
     [MemberData(nameof(PieceCases))]
@@ -116,7 +122,9 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
     {
         byte[] data = Pattern(count * bytes);
         ReadOnlyMemory<byte>[] pieces = new ReadOnlyMemory<byte>[count + 2];
-        for (int i = 0; i < count; i++) pieces[i + (i > 0 ? 1 : 0)] = isOfUser && i % 3 == 1 ? OfUser(data.AsMemory(i * bytes, bytes)) : data.AsMemory(i * bytes, bytes);
+        for (int i = 0; i < count; i++)
+            pieces[i + (i > 0 ? 1 : 0)] =
+                isOfUser && i % 3 == 1 ? OfUser(data.AsMemory(i * bytes, bytes)) : data.AsMemory(i * bytes, bytes);
         ReadOnlySequence<byte> sequence = PieceSegment.Join(pieces);
         List<SendResult> results = [];
         RecordingServer server = rig.Serve(s => s.AtConnected = x =>
@@ -174,7 +182,8 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         BadMemory bad = new(bytes);
-        ReadOnlyMemory<byte>[] pieces = [.. Enumerable.Repeat((ReadOnlyMemory<byte>)Pattern(bytes), count - 1), bad.Memory];
+        ReadOnlyMemory<byte>[] pieces = [.. Enumerable.Repeat((ReadOnlyMemory<byte>)Pattern(bytes), count - 1),
+            bad.Memory];
         foreach (BadPlace place in (BadPlace[])[BadPlace.Span, BadPlace.Pin])
         {
             bad.Place = place;
@@ -210,7 +219,8 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         TalkingMemory talking = new("bbb"u8.ToArray(), () => session.Send("-"u8));
-        rig.OnLoop(session, () => session.Send(Outgoing.Pieces(["aaa"u8.ToArray(), talking.Memory, "ccc"u8.ToArray()])));
+        rig.OnLoop(session,
+            () => session.Send(Outgoing.Pieces(["aaa"u8.ToArray(), talking.Memory, "ccc"u8.ToArray()])));
         session.ShutdownSend();
         Assert.Equal("aaabbbccc", System.Text.Encoding.ASCII.GetString(peer.ReadToEnd()).TrimStart('-'));
     });
@@ -241,12 +251,15 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         session.Send("|"u8);
         Assert.Equal(expected, peer.Read(expected.Length));
         Assert.All(results, static r => Assert.Equal(SendResult.Queued, r));
-        rig.Until(() => first.Disposals == 1 && second.Disposals == 1 && session.BytesPending == 0, "the memory to be given back");
+        rig.Until(() => first.Disposals == 1 && second.Disposals == 1 && session.BytesPending == 0,
+            "the memory to be given back");
         Assert.Equal(2 * expected.Length, session.BytesSent);
         Memory mine = new(body);
         Assert.Throws<ArgumentOutOfRangeException>(() => session.Send(Outgoing.Owned(mine, -1, 0).WithHead(head)));
-        Assert.Throws<ArgumentOutOfRangeException>(() => session.Send(Outgoing.Owned(mine, body.Length + 1, 0).WithHead(head)));
-        Assert.Throws<ArgumentOutOfRangeException>(() => session.Send(Outgoing.Owned(mine, 1, body.Length).WithHead(head)));
+        Assert.Throws<ArgumentOutOfRangeException>(
+            () => session.Send(Outgoing.Owned(mine, body.Length + 1, 0).WithHead(head)));
+        Assert.Throws<ArgumentOutOfRangeException>(
+            () => session.Send(Outgoing.Owned(mine, 1, body.Length).WithHead(head)));
         Assert.Throws<ArgumentOutOfRangeException>(() => session.Send(Outgoing.Owned(mine, 0, -1).WithHead(head)));
         rig.OnLoop(session, session.Abort);
         rig.Until(() => !session.IsConnected, "the end");
@@ -300,7 +313,8 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
 
         rig.OnLoop(session, () =>
         {
-            Assert.Same(bad.Thrown, Assert.Throws<InvalidDataException>(() => session.Send(Outgoing.Owned(bad.Owner, 0, length).WithHead("head"u8))));
+            Assert.Same(bad.Thrown, Assert.Throws<InvalidDataException>(
+                () => session.Send(Outgoing.Owned(bad.Owner, 0, length).WithHead("head"u8))));
             Assert.Equal(0, bad.Disposals);
             session.Send("whole"u8);
         });
@@ -335,7 +349,8 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         foreach (Peer peer in peers) Assert.Equal(expected, peer.Read(expected.Length));
         rig.Until(() => owner.Disposals == 1, "the memory to be given back, once");
         RecordingSession[] sessions = [.. Enumerable.Range(0, members).Select(server.Connected)];
-        foreach (RecordingSession session in sessions) Assert.Equal(SendResult.Queued, session.Send(Outgoing.Shared(copied, 5, length).WithHead("!"u8)));
+        foreach (RecordingSession session in sessions)
+            Assert.Equal(SendResult.Queued, session.Send(Outgoing.Shared(copied, 5, length).WithHead("!"u8)));
         copied.Dispose();
         foreach (Peer peer in peers) Assert.Equal([(byte)'!', .. bytes.AsSpan(5, length)], peer.Read(1 + length));
         Assert.Equal(1, owner.Disposals);
@@ -381,7 +396,8 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         Memory owner = new(Pattern(200_000));
         using (SharedBytes shared = new(owner, 200_000))
         {
-            for (int i = 0; i < 100; i++) Assert.Equal(SendResult.Queued, session.Send(Outgoing.Shared(shared, i, 100_000)));
+            for (int i = 0; i < 100; i++)
+                Assert.Equal(SendResult.Queued, session.Send(Outgoing.Shared(shared, i, 100_000)));
         }
 
         session.Abort();
@@ -398,7 +414,8 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         TalkingMemory talking = new("aaa"u8.ToArray(), () => middle?.Cut(1));
         System.Buffers.ReadOnlySequence<byte> pieces = PieceSegment.Join(talking.Memory, Bytes("bbb"), Bytes("ccc"));
         middle = (PieceSegment)((PieceSegment)pieces.Start.GetObject()!).Next!;
-        rig.OnLoop(session, () => Assert.Throws<InvalidOperationException>(() => session.Send(Outgoing.Sequence(pieces))));
+        rig.OnLoop(session,
+            () => Assert.Throws<InvalidOperationException>(() => session.Send(Outgoing.Sequence(pieces))));
         Assert.Equal(SendResult.Queued, session.Send("after"u8));
         Assert.Equal("after", peer.ReadText(5));
         rig.Settle();
@@ -408,7 +425,13 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
     [Fact, Contract(5, 8)]
     public void Pieces_are_pinned_during_the_call_only_whatever_comes_of_it() => Run(rig =>
     {
-        RecordingServer server = rig.Serve(null, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitBytes = 100_000, SlowConsumer = SlowConsumer.Wait });
+        RecordingServer server = rig.Serve(null, new ServerOptions
+        {
+            Engine = rig.Engine,
+            EndPoint = rig.NewAddress(),
+            SendLimitBytes = 100_000,
+            SlowConsumer = SlowConsumer.Wait
+        });
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         BadMemory[] memories = [new(20_000), new(30_000), new(90_000)];
@@ -427,9 +450,11 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
     });
 
     /// <summary>More than the queue can ever hold.</summary>
-    private static void TooLarge(Func<SendResult> send) => Assert.Contains("SendLimitBytes", Assert.Throws<ArgumentException>(() => send()).Message, StringComparison.Ordinal);
+    private static void TooLarge(Func<SendResult> send) => Assert.Contains("SendLimitBytes",
+        Assert.Throws<ArgumentException>(() => send()).Message, StringComparison.Ordinal);
 
-    private static ReadOnlyMemory<byte> OfUser(ReadOnlyMemory<byte> bytes) => new TalkingMemory(bytes.ToArray(), static () => { }).Memory;
+    private static ReadOnlyMemory<byte> OfUser(ReadOnlyMemory<byte> bytes) =>
+        new TalkingMemory(bytes.ToArray(), static () => { }).Memory;
 
     [Fact, Contract(5)]
     public void Messages_of_many_threads_are_never_mixed() => Run(rig =>
@@ -450,7 +475,8 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
                     byte[] head = [(byte)thread, (byte)(length >> 8), (byte)length];
                     byte[] body = new byte[length];
                     Array.Fill(body, (byte)(thread + 100));
-                    if (session.Send(Outgoing.Pieces(head, body)) != SendResult.Queued) Interlocked.Increment(ref refused);
+                    if (session.Send(Outgoing.Pieces(head, body)) != SendResult.Queued)
+                        Interlocked.Increment(ref refused);
                 }
             });
         }
@@ -467,7 +493,8 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         {
             int length = (got[at + 1] << 8) | got[at + 2];
             byte mark = (byte)(got[at] + 100);
-            Assert.True(got.AsSpan(at + 3, length).IndexOfAnyExcept(mark) < 0, $"message {messages} at {at} is mixed with another");
+            Assert.True(got.AsSpan(at + 3, length).IndexOfAnyExcept(mark) < 0,
+                $"message {messages} at {at} is mixed with another");
             at += 3 + length;
         }
 
@@ -615,7 +642,8 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
             WithLimit(rig, 4096, SlowConsumer.DropNewest));
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         byte[] got = peer.Read(4096);
-        Assert.Equal([SendResult.Queued, SendResult.Full, SendResult.Full, SendResult.Full, SendResult.Queued, SendResult.Full], results);
+        Assert.Equal([SendResult.Queued, SendResult.Full, SendResult.Full, SendResult.Full, SendResult.Queued,
+            SendResult.Full], results);
         Assert.True(got.AsSpan().IndexOfAnyExcept((byte)0) < 0);
         RecordingSession session = server.Session();
         rig.Until(() => session.BytesPending == 0, "room");
@@ -739,7 +767,12 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
                 x.CallReserve(10);
                 x.Close();
             },
-            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), DrainTimeout = TimeSpan.FromHours(1) });
+            new ServerOptions
+            {
+                Engine = rig.Engine,
+                EndPoint = rig.NewAddress(),
+                DrainTimeout = TimeSpan.FromHours(1)
+            });
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         Assert.Empty(peer.ReadToEnd());
         peer.Close();
@@ -891,7 +924,8 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
             session.CallCommit(count);
             return false;
         }
-        catch (Exception e) when (e is InvalidOperationException || (e is ArgumentOutOfRangeException && e.Message.Contains("the 0 reserved", StringComparison.Ordinal)))
+        catch (Exception e) when (e is InvalidOperationException
+            || (e is ArgumentOutOfRangeException && e.Message.Contains("the 0 reserved", StringComparison.Ordinal)))
         {
             return true;
         }
@@ -1044,7 +1078,8 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         Memory[] owners = [.. Enumerable.Range(0, 48).Select(static _ => new Memory(new byte[1024 * 1024]))];
         void Send()
         {
-            foreach (Memory owner in owners) Assert.Equal(SendResult.Queued, session.Send(Outgoing.Owned(owner, 1024 * 1024)));
+            foreach (Memory owner in owners)
+                Assert.Equal(SendResult.Queued, session.Send(Outgoing.Owned(owner, 1024 * 1024)));
         }
 
         if (from == "loop") rig.OnLoop(session, Send);
@@ -1088,29 +1123,33 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
     [InlineData(BadPlace.Memory, "elsewhere", 200_000)]
     [InlineData(BadPlace.Shorter, "elsewhere", 5)]
     [InlineData(BadPlace.Shorter, "elsewhere", 200_000)]
-    public void Memory_that_throws_when_it_is_sent_or_given_back_ends_that_connection_only(BadPlace place, string from, int size) => Run(
-        rig =>
-        {
-            rig.Expect("memory that a session sent");
-            RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, data) => x.Send(data), WithLimit(rig, 4 * 1024 * 1024, SlowConsumer.Wait));
-            Peer bystander = rig.ConnectPeer(server.EndPoint!);
-            server.Connected();
-            Peer peer = rig.ConnectPeer(server.EndPoint!);
-            RecordingSession session = server.Connected(1);
-            BadMemory memory = new(Math.Max(size, 1)) { Place = place };
-            SendResult result = SendResult.Closed;
-            if (from == "loop") rig.OnLoop(session, () => result = session.Send(Outgoing.Owned(memory.Owner, size)));
-            else result = session.Send(Outgoing.Owned(memory.Owner, size));
-            Assert.Equal(SendResult.Queued, result);
-            if (place is BadPlace.Dispose or BadPlace.Unpin && size > 5) ReadUntilEnd(rig, peer);
-            Assert.Equal(CloseCause.UserException, session.End());
-            if (place != BadPlace.Shorter) Assert.Same(memory.Thrown, session.Reason.Exception);
-            rig.Until(() => memory.Disposals == 1, "the memory to be given back");
-            bystander.Write("b");
-            Assert.Equal("b", bystander.ReadText(1));
-            Assert.Contains(rig.Notices, static n => n.Kind == DiagnosticEventKind.UserException && n.Message.Contains("memory that a session sent", StringComparison.Ordinal));
-        },
-        loops: 1);
+    public void Memory_that_throws_when_it_is_sent_or_given_back_ends_that_connection_only(BadPlace place, string from,
+        int size) => Run(
+            rig =>
+            {
+                rig.Expect("memory that a session sent");
+                RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, data) => x.Send(data),
+                    WithLimit(rig, 4 * 1024 * 1024, SlowConsumer.Wait));
+                Peer bystander = rig.ConnectPeer(server.EndPoint!);
+                server.Connected();
+                Peer peer = rig.ConnectPeer(server.EndPoint!);
+                RecordingSession session = server.Connected(1);
+                BadMemory memory = new(Math.Max(size, 1)) { Place = place };
+                SendResult result = SendResult.Closed;
+                if (from == "loop")
+                    rig.OnLoop(session, () => result = session.Send(Outgoing.Owned(memory.Owner, size)));
+                else result = session.Send(Outgoing.Owned(memory.Owner, size));
+                Assert.Equal(SendResult.Queued, result);
+                if (place is BadPlace.Dispose or BadPlace.Unpin && size > 5) ReadUntilEnd(rig, peer);
+                Assert.Equal(CloseCause.UserException, session.End());
+                if (place != BadPlace.Shorter) Assert.Same(memory.Thrown, session.Reason.Exception);
+                rig.Until(() => memory.Disposals == 1, "the memory to be given back");
+                bystander.Write("b");
+                Assert.Equal("b", bystander.ReadText(1));
+                Assert.Contains(rig.Notices, static n => n.Kind == DiagnosticEventKind.UserException
+                    && n.Message.Contains("memory that a session sent", StringComparison.Ordinal));
+            },
+            loops: 1);
 
     [Theory, Contract(4, 5)]
     [InlineData(BadPlace.Dispose)]
@@ -1119,14 +1158,16 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         rig =>
         {
             rig.Expect("memory that a session sent");
-            RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, data) => x.Send(data), WithLimit(rig, 64 * 1024 * 1024, SlowConsumer.DropNewest));
+            RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, data) => x.Send(data),
+                WithLimit(rig, 64 * 1024 * 1024, SlowConsumer.DropNewest));
             Peer bystander = rig.ConnectPeer(server.EndPoint!);
             server.Connected();
             Peer peer = rig.ConnectPeer(server.EndPoint!);
             RecordingSession session = server.Connected(1);
             // More than the socket buffers hold, so that some of it is still queued at the end.
             BadMemory[] memory = [.. Enumerable.Range(0, 48).Select(_ => new BadMemory(1024 * 1024))];
-            foreach (BadMemory one in memory) Assert.Equal(SendResult.Queued, session.Send(Outgoing.Owned(one.Owner, 1024 * 1024)));
+            foreach (BadMemory one in memory)
+                Assert.Equal(SendResult.Queued, session.Send(Outgoing.Owned(one.Owner, 1024 * 1024)));
             rig.OnLoop(session, () =>
             {
                 // On the loop it is discarded after this; on the pool perhaps meanwhile.
@@ -1135,7 +1176,8 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
             });
             // With thread-pool scheduling memory may throw before the abort reaches the loop: then that cause was
             // first.
-            if (session.End() != CloseCause.LocalAbort) Assert.True(rig.IsPool && session.Reason.Cause == CloseCause.UserException, rig.Story());
+            if (session.End() != CloseCause.LocalAbort)
+                Assert.True(rig.IsPool && session.Reason.Cause == CloseCause.UserException, rig.Story());
             rig.Until(() => memory.All(static one => one.Disposals == 1), "all memory to be given back");
             peer.EndsInReset();
             bystander.Write("b");

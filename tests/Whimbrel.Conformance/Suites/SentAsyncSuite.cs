@@ -67,44 +67,48 @@ public abstract class SentAsyncSuite(Transport transport) : TrafficSuite(transpo
         async Task NoteAsync(int number, long end)
         {
             bool hasLeft = await session.SentAsync().ConfigureAwait(false);
-            if (!hasLeft || session.BytesSent < end) wrong.Add($"{number}: {hasLeft}, {session.BytesSent} of {end} bytes");
+            if (!hasLeft || session.BytesSent < end)
+                wrong.Add($"{number}: {hasLeft}, {session.BytesSent} of {end} bytes");
             told.Add(number);
         }
     });
 
     [Fact, Contract(6, 23)]
-    public void SentAsync_after_a_waiting_SendAsync_waits_as_well_and_after_a_cancelled_one_for_earlier_data() => Run(rig =>
-    {
-        (RecordingSession session, Peer peer) = Pair(rig);
-        byte[] first = Clog(rig, session);
-        byte[] fill = FillTo(rig, session, room: 0);
-        using CancellationTokenSource source = new();
-        List<Task<SendResult>> sends = [];
-        List<Task<long>> marks = [];
-        for (int i = 0; i < 5; i++)
+    public void SentAsync_after_a_waiting_SendAsync_waits_as_well_and_after_a_cancelled_one_for_earlier_data() =>
+        Run(rig =>
         {
-            // The first, the third and the last are cancelled.
-            byte[] message = Filled((char)('a' + i), i == 1 ? 2 * Limit : 5);
-            sends.Add(Start(rig, session, onLoop: i < 3, () => session.SendAsync(message, i % 2 == 0 ? source.Token : default)));
-            marks.Add(Start(rig, session, onLoop: i < 3, async () => await session.SentAsync().ConfigureAwait(false) ? session.BytesSent : -1));
-            rig.Settle();
-        }
+            (RecordingSession session, Peer peer) = Pair(rig);
+            byte[] first = Clog(rig, session);
+            byte[] fill = FillTo(rig, session, room: 0);
+            using CancellationTokenSource source = new();
+            List<Task<SendResult>> sends = [];
+            List<Task<long>> marks = [];
+            for (int i = 0; i < 5; i++)
+            {
+                // The first, the third and the last are cancelled.
+                byte[] message = Filled((char)('a' + i), i == 1 ? 2 * Limit : 5);
+                sends.Add(Start(rig, session, onLoop: i < 3,
+                    () => session.SendAsync(message, i % 2 == 0 ? source.Token : default)));
+                marks.Add(Start(rig, session, onLoop: i < 3,
+                    async () => await session.SentAsync().ConfigureAwait(false) ? session.BytesSent : -1));
+                rig.Settle();
+            }
 
-        rig.OnLoop(session, source.Cancel);
-        rig.Settle();
-        Assert.All(marks, static m => Assert.False(m.IsCompleted));
-        peer.Read(first.Length + fill.Length);
-        Assert.Equal(Filled('b', 2 * Limit), peer.Read(2 * Limit));
-        Assert.Equal("ddddd", peer.ReadText(5));
-        int before = first.Length + fill.Length, behind = before + (2 * Limit);
-        int[] atLeast = [before, behind, behind, behind + 5, behind + 5];
-        for (int i = 0; i < 5; i++)
-        {
-            Assert.InRange(Await(rig, marks[i]), atLeast[i], behind + 5);
-            rig.Until(() => sends[i].IsCompleted, "the send to end");
-            Assert.Equal(i % 2 == 0, sends[i].IsCanceled);
-        }
-    });
+            rig.OnLoop(session, source.Cancel);
+            rig.Settle();
+            Assert.All(marks, static m => Assert.False(m.IsCompleted));
+            peer.Read(first.Length + fill.Length);
+            Assert.Equal(Filled('b', 2 * Limit), peer.Read(2 * Limit));
+            Assert.Equal("ddddd", peer.ReadText(5));
+            int before = first.Length + fill.Length, behind = before + (2 * Limit);
+            int[] atLeast = [before, behind, behind, behind + 5, behind + 5];
+            for (int i = 0; i < 5; i++)
+            {
+                Assert.InRange(Await(rig, marks[i]), atLeast[i], behind + 5);
+                rig.Until(() => sends[i].IsCompleted, "the send to end");
+                Assert.Equal(i % 2 == 0, sends[i].IsCanceled);
+            }
+        });
 
     [Fact, Contract(20, 23)]
     public void SentAsync_of_a_file_completes_when_all_of_it_was_sent() => Run(rig =>
@@ -141,41 +145,44 @@ public abstract class SentAsyncSuite(Transport transport) : TrafficSuite(transpo
     [InlineData("abort")]
     [InlineData("reset")]
     [InlineData("server")]
-    public void However_the_connection_ends_with_pending_bytes_every_caller_is_notified_once_that_they_were_dropped(string how) => Run(rig =>
-    {
-        Task<bool>? last = null;
-        (RecordingSession session, Peer peer) = Pair(rig, setUp: s => s.AtDisconnected = (x, _) => last = x.SentAsync().AsTask());
-        Clog(rig, session);
-        List<Task<bool>> tasks = [];
-        for (int i = 0; i < 3; i++)
+    public void However_the_connection_ends_with_pending_bytes_every_caller_is_notified_once_that_they_were_dropped(
+        string how) => Run(rig =>
         {
+            Task<bool>? last = null;
+            (RecordingSession session, Peer peer) = Pair(rig,
+                setUp: s => s.AtDisconnected = (x, _) => last = x.SentAsync().AsTask());
+            Clog(rig, session);
+            List<Task<bool>> tasks = [];
+            for (int i = 0; i < 3; i++)
+            {
+                tasks.Add(Start(rig, session, onLoop: true, session.SentAsync));
+                tasks.Add(Start(rig, session, onLoop: false, session.SentAsync));
+            }
+
+            Task<SendResult> waiting = Start(rig, session, onLoop: true,
+                () => session.SendAsync(Filled('a', 2 * Limit)));
             tasks.Add(Start(rig, session, onLoop: true, session.SentAsync));
-            tasks.Add(Start(rig, session, onLoop: false, session.SentAsync));
-        }
+            rig.Settle();
+            Assert.All(tasks, static t => Assert.False(t.IsCompleted));
+            switch (how)
+            {
+                case "abort":
+                    session.Abort();
+                    break;
+                case "reset":
+                    peer.Reset();
+                    break;
+                default:
+                    rig.Await(session.Server!.StopAsync(TimeSpan.Zero));
+                    break;
+            }
 
-        Task<SendResult> waiting = Start(rig, session, onLoop: true, () => session.SendAsync(Filled('a', 2 * Limit)));
-        tasks.Add(Start(rig, session, onLoop: true, session.SentAsync));
-        rig.Settle();
-        Assert.All(tasks, static t => Assert.False(t.IsCompleted));
-        switch (how)
-        {
-            case "abort":
-                session.Abort();
-                break;
-            case "reset":
-                peer.Reset();
-                break;
-            default:
-                rig.Await(session.Server!.StopAsync(TimeSpan.Zero));
-                break;
-        }
-
-        foreach (Task<bool> task in tasks) Assert.False(Await(rig, task));
-        Assert.Equal(SendResult.Closed, Await(rig, waiting));
-        rig.Until(() => session.IsOver, "the end");
-        Assert.False(Await(rig, last!));
-        Assert.False(rig.Await(session.SentAsync()));
-    });
+            foreach (Task<bool> task in tasks) Assert.False(Await(rig, task));
+            Assert.Equal(SendResult.Closed, Await(rig, waiting));
+            rig.Until(() => session.IsOver, "the end");
+            Assert.False(Await(rig, last!));
+            Assert.False(rig.Await(session.SentAsync()));
+        });
 
     [Fact, Contract(12, 23)]
     public void SentAsync_after_a_Close_reports_that_everything_was_sent() => Run(rig =>

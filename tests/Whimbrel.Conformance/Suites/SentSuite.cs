@@ -86,7 +86,8 @@ public abstract class SentSuite(Transport transport) : TrafficSuite(transport)
     [Fact, Contract(4)]
     public void An_exception_of_OnSent_or_OnDrained_ends_that_connection_only() => Run(rig =>
     {
-        (SentSession session, Peer peer) = Connect(rig, static s => s.AtDrained = static () => throw new InvalidOperationException("on purpose"));
+        (SentSession session, Peer peer) = Connect(rig,
+            static s => s.AtDrained = static () => throw new InvalidOperationException("on purpose"));
         session.Send("x"u8);
         peer.EndsInReset();
         rig.Until(() => session.Reason.Cause == CloseCause.UserException, "the session to end");
@@ -221,7 +222,8 @@ public abstract class SentSuite(Transport transport) : TrafficSuite(transport)
         Task<bool> sending = Start(rig, session, onLoop, async () =>
         {
             bool all = session.Send(Outgoing.Text(text.AsSpan(0, 5))) == SendResult.Queued;
-            for (int i = 0; i < 10; i++) all &= await session.SendAsync(text).ConfigureAwait(false) == SendResult.Queued;
+            for (int i = 0; i < 10; i++)
+                all &= await session.SendAsync(text).ConfigureAwait(false) == SendResult.Queued;
             return all;
         });
         Assert.Equal("Grüße", System.Text.Encoding.UTF8.GetString(peer.Read(7)));
@@ -328,7 +330,8 @@ public abstract class SentSuite(Transport transport) : TrafficSuite(transport)
             return session;
         });
 
-    private static (AskedSession Session, Peer Peer) ConnectAsked(Rig rig) => Connect(rig, static () => new AskedSession());
+    private static (AskedSession Session, Peer Peer) ConnectAsked(Rig rig) =>
+        Connect(rig, static () => new AskedSession());
 
     private static (T Session, Peer Peer) Connect<T>(Rig rig, Func<T> factory)
         where T : Session

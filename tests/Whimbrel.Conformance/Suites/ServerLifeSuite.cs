@@ -6,7 +6,8 @@ namespace Whimbrel.Conformance;
 /// wrong time.</summary>
 public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
 {
-    private static readonly Action<RecordingSession> s_echo = static s => s.AtReceived = static (x, data) => x.Send(data);
+    private static readonly Action<RecordingSession> s_echo =
+        static s => s.AtReceived = static (x, data) => x.Send(data);
 
     // ------------------------------------------------------------------ events of the server
 
@@ -61,7 +62,8 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
         Assert.Equal("x", peer.ReadText(1));
-        Assert.Equal(["connecting", "connecting", "connected"], server.AllEvents.Where(static e => e.StartsWith("connect", StringComparison.Ordinal)));
+        Assert.Equal(["connecting", "connecting", "connected"],
+            server.AllEvents.Where(static e => e.StartsWith("connect", StringComparison.Ordinal)));
     });
 
     [Theory]
@@ -117,26 +119,28 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
     [InlineData("connected")]
     [InlineData("disconnecting")]
     [InlineData("disconnected")]
-    public void An_exception_of_another_event_is_reported_by_a_diagnostic_event_and_ends_nothing(string name) => Run(rig =>
-    {
-        rig.Expect("an event of the server");
-        RecordingServer server = rig.MakeServer(s_echo);
-        server.OnEvent = e =>
+    public void An_exception_of_another_event_is_reported_by_a_diagnostic_event_and_ends_nothing(string name) =>
+        Run(rig =>
         {
-            if (e.Split(' ')[0] == name) throw new InvalidDataException("from an event");
-        };
-        rig.Await(server.StartAsync());
-        Peer peer = rig.ConnectPeer(server.EndPoint!);
-        peer.Write("hello");
-        Assert.Equal("hello", peer.ReadText(5));
-        ValueTask<StopReport> stop = server.StopAsync();
-        Assert.Empty(peer.ReadToEnd());
-        peer.Close();
-        Assert.Equal(new StopReport(1, 0), rig.Await(stop));
-        Assert.Equal(CloseCause.ServerStopped, server.Session().Reason.Cause);
-        rig.Until(() => rig.Notices.Any(static n => n.Message.Contains("from an event", StringComparison.Ordinal)), "the notice");
-        rig.Await(server.StartAsync());
-    });
+            rig.Expect("an event of the server");
+            RecordingServer server = rig.MakeServer(s_echo);
+            server.OnEvent = e =>
+            {
+                if (e.Split(' ')[0] == name) throw new InvalidDataException("from an event");
+            };
+            rig.Await(server.StartAsync());
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
+            peer.Write("hello");
+            Assert.Equal("hello", peer.ReadText(5));
+            ValueTask<StopReport> stop = server.StopAsync();
+            Assert.Empty(peer.ReadToEnd());
+            peer.Close();
+            Assert.Equal(new StopReport(1, 0), rig.Await(stop));
+            Assert.Equal(CloseCause.ServerStopped, server.Session().Reason.Cause);
+            rig.Until(() => rig.Notices.Any(static n => n.Message.Contains("from an event", StringComparison.Ordinal)),
+                "the notice");
+            rig.Await(server.StartAsync());
+        });
 
     // ------------------------------------------------------------------ OnDisconnecting
 
@@ -159,7 +163,13 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
                     x.Close();
                 };
             },
-            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitBytes = 16 * 1024 * 1024, DrainTimeout = TimeSpan.FromMinutes(10) });
+            new ServerOptions
+            {
+                Engine = rig.Engine,
+                EndPoint = rig.NewAddress(),
+                SendLimitBytes = 16 * 1024 * 1024,
+                DrainTimeout = TimeSpan.FromMinutes(10)
+            });
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Session();
         session.Until("disconnecting");
@@ -233,7 +243,8 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
         RecordingSession session = server.Session();
         // The first cause wins: it was already closing.
         Assert.Equal(CloseCause.LocalClose, session.End());
-        Assert.Equal("connecting, connected, received 1, disconnecting LocalClose, error InvalidDataException, disconnected LocalClose", session.Life);
+        Assert.Equal("connecting, connected, received 1, disconnecting LocalClose, error InvalidDataException, "
+            + "disconnected LocalClose", session.Life);
         peer.EndsInReset();
     });
 
@@ -279,7 +290,8 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
         }
 
         Assert.Equal(new StopReport(3, 0), rig.Await(stop));
-        Assert.All(server.Made, static s => Assert.Equal("connecting, connected, server stopping, disconnected LocalClose", s.Life));
+        Assert.All(server.Made,
+            static s => Assert.Equal("connecting, connected, server stopping, disconnected LocalClose", s.Life));
     });
 
     [Fact]
@@ -361,7 +373,8 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
         foreach (Peer peer in peers) peer.Close();
         rig.Await(stop);
         Assert.Equal(["", "bye"], heard.Order());
-        Assert.Equal([CloseCause.LocalClose, CloseCause.UserException], server.Made.Select(static s => s.Reason.Cause).Order());
+        Assert.Equal([CloseCause.LocalClose, CloseCause.UserException],
+            server.Made.Select(static s => s.Reason.Cause).Order());
     });
 
     private static string ReadOrReset(Peer peer)
@@ -415,7 +428,8 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
     [InlineData(AcceptScheme.ListenerPerLoop)]
     public void A_restart_keeps_the_address_also_one_that_the_system_chose(AcceptScheme scheme) => Run(rig =>
     {
-        RecordingServer server = rig.Serve(s_echo, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), AcceptScheme = scheme });
+        RecordingServer server = rig.Serve(s_echo,
+            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), AcceptScheme = scheme });
         EndPoint address = server.EndPoint!;
         for (int round = 0; round < 3; round++)
         {
@@ -436,7 +450,8 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
         last.Write("x");
         Assert.Equal("x", last.ReadText(1));
         string[] life = ["starting", "started", "stopping", "stopped drained 1 aborted 0"];
-        Assert.Equal([.. life, .. life, .. life, "starting", "started"], server.AllEvents.Where(static e => e.StartsWith("st", StringComparison.Ordinal)));
+        Assert.Equal([.. life, .. life, .. life, "starting", "started"],
+            server.AllEvents.Where(static e => e.StartsWith("st", StringComparison.Ordinal)));
     });
 
     [Fact]
@@ -539,7 +554,8 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
         rig.OnLoop(session, () => Assert.Equal(session.ConnectedAt, inConnected)); // after OnConnected has returned
         Assert.InRange(session.ConnectedAt!.Value, before, after);
         Assert.InRange(client.ConnectedAt!.Value, before, after);
-        if (!rig.IsVirtual) Assert.InRange(DateTimeOffset.UtcNow - session.ConnectedAt.Value, TimeSpan.Zero, TimeSpan.FromMinutes(1));
+        if (!rig.IsVirtual)
+            Assert.InRange(DateTimeOffset.UtcNow - session.ConnectedAt.Value, TimeSpan.Zero, TimeSpan.FromMinutes(1));
         client.Close();
         session.End();
         client.End();

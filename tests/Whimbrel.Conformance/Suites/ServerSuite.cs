@@ -39,7 +39,8 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
     public void A_start_with_a_cancelled_token_opens_nothing() => Run(rig =>
     {
         RecordingServer server = rig.MakeServer();
-        Assert.ThrowsAny<OperationCanceledException>(() => rig.Await(server.StartAsync(new CancellationToken(canceled: true))));
+        Assert.ThrowsAny<OperationCanceledException>(
+            () => rig.Await(server.StartAsync(new CancellationToken(canceled: true))));
         Assert.Null(server.EndPoint);
         Assert.Empty(server.Events);
         rig.Await(server.StartAsync());
@@ -48,7 +49,11 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
     [Fact]
     public void Several_addresses_are_all_served() => Run(rig =>
     {
-        RecordingServer server = rig.Serve(null, new ServerOptions { Engine = rig.Engine, EndPoints = [rig.NewAddress(), rig.NewAddress(), rig.NewAddress()] });
+        RecordingServer server = rig.Serve(null, new ServerOptions
+        {
+            Engine = rig.Engine,
+            EndPoints = [rig.NewAddress(), rig.NewAddress(), rig.NewAddress()]
+        });
         Assert.Equal(3, server.EndPoints.Distinct().Count());
         Assert.Equal(server.EndPoints[0], server.EndPoint);
         for (int i = 0; i < 3; i++)
@@ -63,13 +68,15 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
     public void When_one_of_several_addresses_is_taken_none_stays_open() => Run(rig =>
     {
         RecordingServer holder = rig.Serve();
-        RecordingServer server = rig.MakeServer(null, new ServerOptions { Engine = rig.Engine, EndPoints = [rig.NewAddress(), holder.EndPoint!] });
+        RecordingServer server = rig.MakeServer(null,
+            new ServerOptions { Engine = rig.Engine, EndPoints = [rig.NewAddress(), holder.EndPoint!] });
         NetworkException e = Assert.Throws<NetworkException>(() => rig.Await(server.StartAsync()));
         Assert.Equal(ErrorCategory.Bind, e.Error.Category);
         Assert.Contains(holder.EndPoint!.ToString()!, e.Message, StringComparison.Ordinal);
         Assert.False(server.IsAccepting);
         Assert.Empty(server.Events);
-        rig.Until(() => rig.Engine.Loops.Sum(static l => l.ResidentCount) == 1, "only the holder's listener to be left");
+        rig.Until(() => rig.Engine.Loops.Sum(static l => l.ResidentCount) == 1,
+            "only the holder's listener to be left");
         rig.ConnectPeer(holder.EndPoint!).Write("x");
         // The check whether a server answers at a Unix path made a session as well.
         rig.Until(() => holder.Made.Any(static s => s.ReceivedCount == 1), "the holder to be served still");
@@ -79,7 +86,8 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
     public void A_start_that_failed_may_be_tried_again() => Run(rig =>
     {
         RecordingServer holder = rig.Serve();
-        RecordingServer server = rig.MakeServer(null, new ServerOptions { Engine = rig.Engine, EndPoint = holder.EndPoint });
+        RecordingServer server = rig.MakeServer(null,
+            new ServerOptions { Engine = rig.Engine, EndPoint = holder.EndPoint });
         Assert.Throws<NetworkException>(() => rig.Await(server.StartAsync()));
         rig.Await(holder.StopAsync());
         rig.Await(server.StartAsync());
@@ -173,9 +181,11 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
         rig.Await(first);
         rig.Await(second);
         rig.Join();
-        rig.Until(() => server.Events.Any(static e => e.StartsWith("stopped", StringComparison.Ordinal)), "the last event");
+        rig.Until(() => server.Events.Any(static e => e.StartsWith("stopped", StringComparison.Ordinal)),
+            "the last event");
         rig.Settle();
-        Assert.Equal(["started", "connected", "stopping", "disconnected ServerStopped", "stopped drained 1 aborted 0"], server.Events);
+        Assert.Equal(["started", "connected", "stopping", "disconnected ServerStopped", "stopped drained 1 aborted 0"],
+            server.Events);
     });
 
     [Fact]
@@ -352,7 +362,8 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
         server = rig.Serve(s =>
         {
             s.AtConnected = _ => order += server!.Events.Contains("connected") ? "wrong " : "right ";
-            s.AtDisconnected = (_, _) => order += server!.Events.Contains("disconnected PeerClosed") ? "wrong " : "right ";
+            s.AtDisconnected =
+                (_, _) => order += server!.Events.Contains("disconnected PeerClosed") ? "wrong " : "right ";
         });
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         server.Connected();
@@ -361,7 +372,8 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
         rig.Until(() => server.Events.Contains("disconnected PeerClosed"), "the server's event");
         rig.Await(server.StopAsync());
         Assert.Equal("right right ", order);
-        Assert.Equal(["started", "connected", "disconnected PeerClosed", "stopping", "stopped drained 0 aborted 0"], server.Events);
+        Assert.Equal(["started", "connected", "disconnected PeerClosed", "stopping", "stopped drained 0 aborted 0"],
+            server.Events);
     });
 
     // ------------------------------------------------------------------ counting
@@ -421,7 +433,8 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
     [Fact]
     public void A_limit_of_connections_that_is_changed_while_it_runs_counts_from_the_next_accept() => Run(rig =>
     {
-        RecordingServer server = rig.Serve(options: new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), MaxConnections = 2 });
+        RecordingServer server = rig.Serve(
+            options: new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), MaxConnections = 2 });
         Assert.Equal(2, server.MaxConnections);
         Peer first = rig.ConnectPeer(server.EndPoint!);
         server.Connected();
@@ -520,7 +533,8 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
         server.Connected(1);
         rig.Await(rig.Engine.DisposeAsync());
         Assert.All(server.Made, static s => Assert.True(s.IsOver, s.Life));
-        Assert.All(server.Made, static s => Assert.True(s.Reason.Cause is CloseCause.EngineStopped or CloseCause.PeerReset or CloseCause.PeerClosed, s.Life));
+        Assert.All(server.Made, static s => Assert.True(
+            s.Reason.Cause is CloseCause.EngineStopped or CloseCause.PeerReset or CloseCause.PeerClosed, s.Life));
         Assert.Equal(CloseCause.EngineStopped, server.Session(1).Reason.Cause);
         Assert.True(client.IsOver);
         Assert.Equal(0, server.SessionCount);
@@ -582,7 +596,9 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
         rig.Until(() => dials.TrueForAll(static d => d.IsCompleted), "every dial to have a result");
         rig.Until(() => rig.Sessions.All(static s => !s.IsAlive), "every session to end");
         Assert.All(rig.Sessions, static s => s.CheckLife());
-        foreach (Task<Session> dial in dials) Assert.True(dial.IsCompletedSuccessfully || dial.Exception!.InnerException is NetworkException or ObjectDisposedException, dial.Exception?.ToString());
+        foreach (Task<Session> dial in dials)
+            Assert.True(dial.IsCompletedSuccessfully || dial.Exception!.InnerException is NetworkException
+                or ObjectDisposedException, dial.Exception?.ToString());
         Assert.Equal(0, server.SessionCount);
     });
 
@@ -618,11 +634,16 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
     [Fact]
     public void A_start_that_meets_the_end_of_the_engine_ends_as_well() => Run(rig =>
     {
-        RecordingServer server = rig.MakeServer(null, new ServerOptions { Engine = rig.Engine, EndPoints = [.. Enumerable.Range(0, 20).Select(_ => rig.NewAddress())] });
+        RecordingServer server = rig.MakeServer(null, new ServerOptions
+        {
+            Engine = rig.Engine,
+            EndPoints = [.. Enumerable.Range(0, 20).Select(_ => rig.NewAddress())]
+        });
         Task start = server.StartAsync().AsTask();
         rig.Await(rig.Engine.DisposeAsync());
         rig.Until(() => start.IsCompleted, "the start to end");
-        Assert.True(start.IsCompletedSuccessfully || start.Exception!.InnerException is NetworkException or ObjectDisposedException, start.Exception?.ToString());
+        Assert.True(start.IsCompletedSuccessfully || start.Exception!.InnerException is NetworkException
+            or ObjectDisposedException, start.Exception?.ToString());
         Assert.All(rig.Engine.Loops, static l => Assert.Equal(0, l.ResidentCount));
     });
 
@@ -687,5 +708,6 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
         Assert.Equal(50 * waves, server.AcceptedCount);
     });
 
-    private static int OpenDescriptors() => Directory.Exists("/proc/self/fd") ? Directory.GetFileSystemEntries("/proc/self/fd").Length : 0;
+    private static int OpenDescriptors() =>
+        Directory.Exists("/proc/self/fd") ? Directory.GetFileSystemEntries("/proc/self/fd").Length : 0;
 }

@@ -12,9 +12,11 @@ public abstract class SessionPostSuite(Transport transport) : TrafficSuite(trans
         rig.ConnectPeer(server.EndPoint!);
         rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
-        bool taken = withState ? session.Post(async _ => await LateAsync(), null) : session.Post(async () => await LateAsync());
+        bool taken =
+            withState ? session.Post(async _ => await LateAsync(), null) : session.Post(async () => await LateAsync());
         Assert.True(taken);
-        rig.Until(() => server.ReadCounters().UserExceptions == 1 && server.SessionCount == 1, "the end of the session that posted");
+        rig.Until(() => server.ReadCounters().UserExceptions == 1 && server.SessionCount == 1,
+            "the end of the session that posted");
 
         async Task LateAsync()
         {
@@ -28,7 +30,8 @@ public abstract class SessionPostSuite(Transport transport) : TrafficSuite(trans
     {
         const int Threads = 4;
         const int Posts = 300;
-        RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.CallStartTimer(TimeSpan.FromMilliseconds(1), TimeSpan.FromMilliseconds(1)));
+        RecordingServer server = rig.Serve(static s =>
+            s.AtConnected = static x => x.CallStartTimer(TimeSpan.FromMilliseconds(1), TimeSpan.FromMilliseconds(1)));
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         List<int>[] ran = [.. Enumerable.Range(0, Threads).Select(static _ => new List<int>())];
@@ -222,7 +225,8 @@ public abstract class SessionPostSuite(Transport transport) : TrafficSuite(trans
         RecordingSession session = server.Connected();
         Assert.True(session.Post(static () => throw new InvalidOperationException("on purpose")));
         Assert.Equal(CloseCause.UserException, session.End());
-        Assert.Equal("connecting, connected, error InvalidOperationException, disconnected UserException", session.Life);
+        Assert.Equal("connecting, connected, error InvalidOperationException, disconnected UserException",
+            session.Life);
         Assert.Equal("on purpose", session.Reason.Exception!.Message);
     });
 
@@ -237,11 +241,13 @@ public abstract class SessionPostSuite(Transport transport) : TrafficSuite(trans
         Assert.Equal(1, value);
         Assert.True(rig.Await(session.PostAsync(s => value = (int)s!, 2)));
         Assert.Equal(2, value);
-        InvalidOperationException own = Assert.Throws<InvalidOperationException>(() => rig.Await(session.PostAsync(static s => throw new InvalidOperationException((string)s!), "with its argument")));
+        InvalidOperationException own = Assert.Throws<InvalidOperationException>(() => rig.Await(
+            session.PostAsync(static s => throw new InvalidOperationException((string)s!), "with its argument")));
         Assert.Equal("with its argument", own.Message);
         Assert.True(rig.Await(session.PostAsync(s => value = (int)s!, 20)));
         Assert.Equal(20, value);
-        InvalidOperationException thrown = Assert.Throws<InvalidOperationException>(() => rig.Await(session.PostAsync(Fails)));
+        InvalidOperationException thrown =
+            Assert.Throws<InvalidOperationException>(() => rig.Await(session.PostAsync(Fails)));
         Assert.Equal("for the awaiter", thrown.Message);
         Assert.True(session.IsConnected);
         Assert.True(rig.Await(session.PostAsync(async () =>
@@ -261,25 +267,26 @@ public abstract class SessionPostSuite(Transport transport) : TrafficSuite(trans
     });
 
     [Fact, Contract(18)]
-    public void Awaited_posts_of_many_threads_each_run_once_with_their_own_argument_also_while_the_session_ends() => Run(rig =>
-    {
-        Assert.SkipWhen(rig.IsVirtual, "The memory engine runs everything on one thread.");
-        RecordingServer server = rig.Serve();
-        Peer peer = rig.ConnectPeer(server.EndPoint!);
-        RecordingSession session = server.Connected();
-        Task<int>[] callers = [.. Enumerable.Range(0, 4).Select(_ => Task.Run(async () =>
+    public void Awaited_posts_of_many_threads_each_run_once_with_their_own_argument_also_while_the_session_ends() =>
+        Run(rig =>
         {
-            int[] ran = [0];
-            int taken = 0;
-            while (await session.PostAsync(static s => ((int[])s!)[0]++, ran)) Assert.Equal(++taken, ran[0]);
-            Assert.Equal(taken, ran[0]);
-            return taken;
-        }))];
-        for (int i = 0; i < 50; i++) Assert.True(rig.Await(session.PostAsync(static _ => { }, null)));
-        peer.Close();
-        session.End();
-        Assert.True(Task.WaitAll(callers, TimeSpan.FromSeconds(30)), "a post was forgotten");
-    });
+            Assert.SkipWhen(rig.IsVirtual, "The memory engine runs everything on one thread.");
+            RecordingServer server = rig.Serve();
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
+            RecordingSession session = server.Connected();
+            Task<int>[] callers = [.. Enumerable.Range(0, 4).Select(_ => Task.Run(async () =>
+            {
+                int[] ran = [0];
+                int taken = 0;
+                while (await session.PostAsync(static s => ((int[])s!)[0]++, ran)) Assert.Equal(++taken, ran[0]);
+                Assert.Equal(taken, ran[0]);
+                return taken;
+            }))];
+            for (int i = 0; i < 50; i++) Assert.True(rig.Await(session.PostAsync(static _ => { }, null)));
+            peer.Close();
+            session.End();
+            Assert.True(Task.WaitAll(callers, TimeSpan.FromSeconds(30)), "a post was forgotten");
+        });
 
     [Fact, Contract(18, 1)]
     public void Before_OnConnected_and_without_a_connection_nothing_is_taken() => Run(rig =>
@@ -341,7 +348,8 @@ public abstract class SessionPostSuite(Transport transport) : TrafficSuite(trans
         Exception? refusal = null;
         RecordingServer server = rig.Serve(s => s.AtData = (self, _) =>
         {
-            Assert.True(self.Post(() => self.RunPosted("old", () => refusal = Record.Exception(() => self.CallHandOver(other)))));
+            Assert.True(self.Post(
+                () => self.RunPosted("old", () => refusal = Record.Exception(() => self.CallHandOver(other)))));
             // Until the callback returns, the last call counts.
             self.CallHandOver(other);
             self.CallHandOver(next);
@@ -351,7 +359,8 @@ public abstract class SessionPostSuite(Transport transport) : TrafficSuite(trans
         peer.Write("abc");
         RecordingSession old = server.Session();
         Assert.Equal(CloseCause.HandedOver, old.End());
-        Assert.Contains("handed its connection over already", Assert.IsType<InvalidOperationException>(refusal).Message, StringComparison.Ordinal);
+        Assert.Contains("handed its connection over already", Assert.IsType<InvalidOperationException>(refusal).Message,
+            StringComparison.Ordinal);
         next.UntilReceived(2);
         Assert.Equal("bc", next.ReceivedText);
         Assert.Equal("", other.Life);
@@ -365,7 +374,8 @@ public abstract class SessionPostSuite(Transport transport) : TrafficSuite(trans
         const int HandOvers = 20;
         int taken = 0;
         int ran = 0;
-        RecordingSession[] line = [.. Enumerable.Range(0, HandOvers).Select(_ => new RecordingSession(rig) { IsSuccessor = true })];
+        RecordingSession[] line = [.. Enumerable.Range(0, HandOvers)
+            .Select(_ => new RecordingSession(rig) { IsSuccessor = true })];
         for (int i = 0; i < HandOvers; i++)
         {
             RecordingSession? next = i + 1 < HandOvers ? line[i + 1] : null;

@@ -10,13 +10,15 @@ public abstract class SocketObjectSuite(Transport transport) : Suite(transport)
     private static bool IsDisposed(Socket socket) => socket.SafeHandle.IsClosed;
 
     /// <summary>A hook that creates sockets of a given type, and the created sockets, in order.</summary>
-    private static Func<EndPoint, Socket> Making(ConcurrentQueue<Socket> made, SocketType type = SocketType.Stream) => endPoint =>
-    {
-        Socket socket = new(endPoint.AddressFamily, type, endPoint.AddressFamily == AddressFamily.Unix ? ProtocolType.Unspecified : type == SocketType.Stream ? ProtocolType.Tcp : ProtocolType.Udp);
-        socket.SendBufferSize = 30_000;
-        made.Enqueue(socket);
-        return socket;
-    };
+    private static Func<EndPoint, Socket> Making(ConcurrentQueue<Socket> made, SocketType type = SocketType.Stream) =>
+        endPoint =>
+        {
+            Socket socket = new(endPoint.AddressFamily, type, endPoint.AddressFamily == AddressFamily.Unix
+                ? ProtocolType.Unspecified : type == SocketType.Stream ? ProtocolType.Tcp : ProtocolType.Udp);
+            socket.SendBufferSize = 30_000;
+            made.Enqueue(socket);
+            return socket;
+        };
 
     // ------------------------------------------------------------------ objects when asked for
 
@@ -81,29 +83,30 @@ public abstract class SocketObjectSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void In_callbacks_the_object_is_there_from_the_accept_to_the_end_and_goes_along_with_a_hand_over() => Run(rig =>
-    {
-        List<bool> there = [];
-        Socket? first = null;
-        RecordingSession next = new(rig) { IsSuccessor = true };
-        RecordingServer server = rig.Serve(s =>
+    public void In_callbacks_the_object_is_there_from_the_accept_to_the_end_and_goes_along_with_a_hand_over() =>
+        Run(rig =>
         {
-            s.AtConnecting = x => there.Add(x.Socket is not null);
-            s.AtConnected = x => first = x.Socket;
-            s.AtReceived = (x, _) => x.CallHandOver(next);
-            s.AtDisconnected = (x, _) => there.Add(x.Socket is not null);
+            List<bool> there = [];
+            Socket? first = null;
+            RecordingSession next = new(rig) { IsSuccessor = true };
+            RecordingServer server = rig.Serve(s =>
+            {
+                s.AtConnecting = x => there.Add(x.Socket is not null);
+                s.AtConnected = x => first = x.Socket;
+                s.AtReceived = (x, _) => x.CallHandOver(next);
+                s.AtDisconnected = (x, _) => there.Add(x.Socket is not null);
+            });
+            next.AtDisconnected = (x, _) => there.Add(x.Socket is not null);
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
+            peer.Write("x");
+            next.Until("connected");
+            Assert.Same(first, next.Socket);
+            Assert.NotNull(first);
+            next.Abort();
+            next.End();
+            Assert.Equal([true, false, false], there);
+            Assert.True(IsDisposed(first));
         });
-        next.AtDisconnected = (x, _) => there.Add(x.Socket is not null);
-        Peer peer = rig.ConnectPeer(server.EndPoint!);
-        peer.Write("x");
-        next.Until("connected");
-        Assert.Same(first, next.Socket);
-        Assert.NotNull(first);
-        next.Abort();
-        next.End();
-        Assert.Equal([true, false, false], there);
-        Assert.True(IsDisposed(first));
-    });
 
     [Fact]
     public void Reading_the_socket_while_connections_end_returns_that_connections_object_or_null() => Run(rig =>
@@ -122,7 +125,8 @@ public abstract class SocketObjectSuite(Transport transport) : Suite(transport)
                     {
                         try
                         {
-                            if (session.Socket is { } socket && socket.RemoteEndPoint is { } remote) Assert.Equal(session.RemoteEndPoint, remote);
+                            if (session.Socket is { } socket && socket.RemoteEndPoint is { } remote)
+                                Assert.Equal(session.RemoteEndPoint, remote);
                         }
                         catch (Exception e) when (e is ObjectDisposedException or SocketException)
                         {
@@ -157,7 +161,8 @@ public abstract class SocketObjectSuite(Transport transport) : Suite(transport)
         RecordingServer server = rig.Serve(
             static s => s.AtReceived = static (x, data) => x.Send(data),
             new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), CreateSocket = Making(made) });
-        RecordingClient client = rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint, CreateSocket = Making(made) });
+        RecordingClient client = rig.MakeClient(
+            new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint, CreateSocket = Making(made) });
         for (int round = 0; round < 3; round++)
         {
             RecordingSession session = rig.Connect(client);
@@ -189,8 +194,10 @@ public abstract class SocketObjectSuite(Transport transport) : Suite(transport)
         [
             (static _ => null!, "gave null"),
             (static _ => throw new FormatException("odd"), "threw FormatException"),
-            (e => taken = new Socket(e.AddressFamily, SocketType.Dgram, ProtocolType.Unspecified), "which cannot serve"),
-            (e => taken = new Socket(e.AddressFamily == AddressFamily.Unix ? AddressFamily.InterNetwork : AddressFamily.Unix, SocketType.Stream, ProtocolType.Unspecified), "which cannot serve"),
+            (e => taken = new Socket(e.AddressFamily, SocketType.Dgram, ProtocolType.Unspecified),
+                "which cannot serve"),
+            (e => taken = new Socket(e.AddressFamily == AddressFamily.Unix ? AddressFamily.InterNetwork
+                : AddressFamily.Unix, SocketType.Stream, ProtocolType.Unspecified), "which cannot serve"),
             (e =>
             {
                 taken = new Socket(e.AddressFamily, SocketType.Stream, ProtocolType.Unspecified);
@@ -200,13 +207,15 @@ public abstract class SocketObjectSuite(Transport transport) : Suite(transport)
         ];
         foreach ((Func<EndPoint, Socket> create, string why) in mistakes)
         {
-            RecordingServer server = rig.MakeServer(null, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), CreateSocket = create });
+            RecordingServer server = rig.MakeServer(null,
+                new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), CreateSocket = create });
             NetworkException e = Assert.Throws<NetworkException>(() => rig.Await(server.StartAsync()));
             Assert.Equal(ErrorCategory.User, e.Error.Category);
             Assert.Contains(why, e.Message, StringComparison.Ordinal);
             if (taken is not null) Assert.True(IsDisposed(taken));
 
-            RecordingClient client = rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = good.EndPoint, CreateSocket = create });
+            RecordingClient client = rig.MakeClient(
+                new ClientOptions { Engine = rig.Engine, EndPoint = good.EndPoint, CreateSocket = create });
             e = Assert.Throws<NetworkException>(() => rig.Await(client.ConnectAsync()));
             Assert.Contains(why, e.Message, StringComparison.Ordinal);
             Assert.Equal("connecting, connect failed SocketOption", client.Attempt().Life);
@@ -219,9 +228,11 @@ public abstract class SocketObjectSuite(Transport transport) : Suite(transport)
     {
         ConcurrentQueue<Socket> made = new();
         RecordingServer good = rig.Serve();
-        RecordingServer second = rig.MakeServer(null, new ServerOptions { Engine = rig.Engine, EndPoint = good.EndPoint, CreateSocket = Making(made) });
+        RecordingServer second = rig.MakeServer(null,
+            new ServerOptions { Engine = rig.Engine, EndPoint = good.EndPoint, CreateSocket = Making(made) });
         Assert.Throws<NetworkException>(() => rig.Await(second.StartAsync()));
-        RecordingClient client = rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = rig.DeadAddress(), CreateSocket = Making(made) });
+        RecordingClient client = rig.MakeClient(
+            new ClientOptions { Engine = rig.Engine, EndPoint = rig.DeadAddress(), CreateSocket = Making(made) });
         Assert.Throws<NetworkException>(() => rig.Await(client.ConnectAsync()));
         Assert.Equal(2, made.Count);
         Assert.All(made, static socket => Assert.True(IsDisposed(socket)));
@@ -234,7 +245,12 @@ public abstract class SocketObjectSuite(Transport transport) : Suite(transport)
     {
         ConcurrentQueue<Socket> made = new();
         DatagramSocket own = new(new DatagramOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() });
-        DatagramSocket theirs = new(new DatagramOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), CreateSocket = Making(made, SocketType.Dgram) });
+        DatagramSocket theirs = new(new DatagramOptions
+        {
+            Engine = rig.Engine,
+            EndPoint = rig.NewAddress(),
+            CreateSocket = Making(made, SocketType.Dgram)
+        });
         Assert.Null(own.Socket);
         rig.Await(own.StartAsync());
         rig.Await(theirs.StartAsync());
@@ -252,7 +268,8 @@ public abstract class SocketObjectSuite(Transport transport) : Suite(transport)
         Assert.Null(own.Socket);
         Assert.True(IsDisposed(first) && IsDisposed(made.Single()));
 
-        DatagramSocket wrong = new(new DatagramOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), CreateSocket = Making(made) });
+        DatagramSocket wrong =
+            new(new DatagramOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), CreateSocket = Making(made) });
         NetworkException e = Assert.Throws<NetworkException>(() => rig.Await(wrong.StartAsync()));
         Assert.Equal(ErrorCategory.User, e.Error.Category);
         Assert.Contains("which cannot serve", e.Message, StringComparison.Ordinal);

@@ -54,10 +54,12 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
         OnSocketCreated = hook,
     };
 
-    private static void NeedsLinux() => Assert.SkipUnless(OperatingSystem.IsLinux(), "The test reads socket options by their Linux numbers.");
+    private static void NeedsLinux() =>
+        Assert.SkipUnless(OperatingSystem.IsLinux(), "The test reads socket options by their Linux numbers.");
 
     /// <summary>A listener, an accepted and a client connection with these options, all open.</summary>
-    private static MadeSockets Connected(Rig rig, Func<Action<NewSocket>, ServerOptions> serverOptions, Func<EndPoint, Action<NewSocket>, ClientOptions> clientOptions)
+    private static MadeSockets Connected(Rig rig, Func<Action<NewSocket>, ServerOptions> serverOptions,
+        Func<EndPoint, Action<NewSocket>, ClientOptions> clientOptions)
     {
         MadeSockets made = new();
         RecordingServer server = rig.Serve(null, serverOptions(made.Report));
@@ -82,8 +84,10 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
     public void Listener_accepted_and_client_sockets_have_every_option_that_was_set() => Run(rig =>
     {
         NeedsLinux();
-        MadeSockets made = Connected(rig, hook => CommonServer(rig, s_loopback, hook), (endPoint, hook) => CommonClient(rig, endPoint, hook));
-        foreach ((string name, int level, int number, int expected) in s_common) AllHave(made, name, level, number, expected);
+        MadeSockets made = Connected(rig, hook => CommonServer(rig, s_loopback, hook),
+            (endPoint, hook) => CommonClient(rig, endPoint, hook));
+        foreach ((string name, int level, int number, int expected) in s_common)
+            AllHave(made, name, level, number, expected);
     });
 
     [Fact]
@@ -91,8 +95,10 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
     {
         NeedsLinux();
         Assert.SkipUnless(Socket.OSSupportsIPv6, "This machine has no IPv6.");
-        MadeSockets made = Connected(rig, hook => CommonServer(rig, new IPEndPoint(IPAddress.IPv6Loopback, 0), hook), (endPoint, hook) => CommonClient(rig, endPoint, hook));
-        foreach ((string name, int level, int number, int expected) in s_common) AllHave(made, name, level, number, expected);
+        MadeSockets made = Connected(rig, hook => CommonServer(rig, new IPEndPoint(IPAddress.IPv6Loopback, 0), hook),
+            (endPoint, hook) => CommonClient(rig, endPoint, hook));
+        foreach ((string name, int level, int number, int expected) in s_common)
+            AllHave(made, name, level, number, expected);
         AllHave(made, "TypeOfService", SocketAbi.IPPROTO_IPV6, SocketAbi.IPV6_TCLASS, 0x28);
     });
 
@@ -121,8 +127,20 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
         NeedsLinux();
         MadeSockets made = Connected(
             rig,
-            hook => new ServerOptions { Engine = rig.Engine, EndPoint = s_loopback, NoDelay = false, OnSocketCreated = hook },
-            (endPoint, hook) => new ClientOptions { Engine = rig.Engine, EndPoint = endPoint, NoDelay = false, OnSocketCreated = hook });
+            hook => new ServerOptions
+            {
+                Engine = rig.Engine,
+                EndPoint = s_loopback,
+                NoDelay = false,
+                OnSocketCreated = hook
+            },
+            (endPoint, hook) => new ClientOptions
+            {
+                Engine = rig.Engine,
+                EndPoint = endPoint,
+                NoDelay = false,
+                OnSocketCreated = hook
+            });
         AllHave(made, "NoDelay", SocketAbi.IPPROTO_TCP, SocketAbi.TCP_NODELAY, 0);
     });
 
@@ -151,7 +169,15 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
         MadeSockets made = new();
         RecordingServer server = rig.Serve(
             static s => s.AtReceived = static (x, data) => x.Send(data),
-            new ServerOptions { Engine = rig.Engine, EndPoint = s_loopback, DeferAccept = TimeSpan.FromSeconds(5), ReusePort = true, FreeBind = true, OnSocketCreated = made.Report });
+            new ServerOptions
+            {
+                Engine = rig.Engine,
+                EndPoint = s_loopback,
+                DeferAccept = TimeSpan.FromSeconds(5),
+                ReusePort = true,
+                FreeBind = true,
+                OnSocketCreated = made.Report
+            });
         Assert.Equal(1, made.Read(SocketRole.Listener, SocketAbi.SOL_SOCKET, SocketAbi.SO_REUSEPORT));
         Assert.Equal(1, made.Read(SocketRole.Listener, SocketAbi.IPPROTO_IP, SocketAbi.IP_FREEBIND));
         // In steps of its retransmissions: 1, 3, 7, 15...
@@ -170,7 +196,8 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
         NeedsLinux();
         // From the block reserved for documentation.
         IPEndPoint absent = new(IPAddress.Parse("203.0.113.1"), 0);
-        RecordingServer server = rig.Serve(null, new ServerOptions { Engine = rig.Engine, EndPoint = absent, FreeBind = true });
+        RecordingServer server = rig.Serve(null,
+            new ServerOptions { Engine = rig.Engine, EndPoint = absent, FreeBind = true });
         Assert.Equal(absent.Address, ((IPEndPoint)server.EndPoint!).Address);
     });
 
@@ -202,13 +229,19 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
         });
         rig.Connect(client);
         server.Connected();
-        lock (seen) Assert.Equal([$"Listener {asked}", $"Connected {server.EndPoint}", $"Accepted {server.EndPoint}"], seen);
+        lock (seen)
+            Assert.Equal([$"Listener {asked}", $"Connected {server.EndPoint}", $"Accepted {server.EndPoint}"], seen);
     });
 
     [Fact]
     public void A_hook_that_throws_fails_the_start_and_leaves_nothing_open() => Run(rig =>
     {
-        RecordingServer server = rig.MakeServer(null, new ServerOptions { Engine = rig.Engine, EndPoint = s_loopback, OnSocketCreated = static _ => throw new NotSupportedException("not today") });
+        RecordingServer server = rig.MakeServer(null, new ServerOptions
+        {
+            Engine = rig.Engine,
+            EndPoint = s_loopback,
+            OnSocketCreated = static _ => throw new NotSupportedException("not today")
+        });
         NetworkException e = Assert.Throws<NetworkException>(() => rig.Await(server.StartAsync()));
         Assert.Equal(ErrorCategory.User, e.Error.Category);
         Assert.Contains("OnSocketCreated threw NotSupportedException: not today", e.Message, StringComparison.Ordinal);
@@ -249,7 +282,8 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
             EndPoint = s_loopback,
             OnSocketCreated = socket =>
             {
-                if (socket.Role == SocketRole.Accepted && Interlocked.Increment(ref accepted) == 1) throw new NotSupportedException("not you");
+                if (socket.Role == SocketRole.Accepted && Interlocked.Increment(ref accepted) == 1)
+                    throw new NotSupportedException("not you");
             },
         });
         Peer refused = rig.ConnectPeer(server.EndPoint!);
@@ -264,7 +298,12 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
     public void An_option_that_the_system_refuses_to_the_hook_is_named_by_its_number() => Run(rig =>
     {
         NeedsLinux();
-        RecordingServer server = rig.MakeServer(null, new ServerOptions { Engine = rig.Engine, EndPoint = s_loopback, OnSocketCreated = static socket => socket.SetOption(SocketAbi.IPPROTO_TCP, 9999, 1) });
+        RecordingServer server = rig.MakeServer(null, new ServerOptions
+        {
+            Engine = rig.Engine,
+            EndPoint = s_loopback,
+            OnSocketCreated = static socket => socket.SetOption(SocketAbi.IPPROTO_TCP, 9999, 1)
+        });
         NetworkException e = Assert.Throws<NetworkException>(() => rig.Await(server.StartAsync()));
         Assert.Equal((ErrorCategory.Option, Errno.ENOPROTOOPT), (e.Error.Category, e.Error.Code));
         Assert.Contains("option 9999 of level 6", e.Message, StringComparison.Ordinal);
@@ -299,7 +338,8 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
         {
             Engine = rig.Engine,
             EndPoint = s_loopback,
-            OnSocketCreated = static socket => socket.SetOption(SocketAbi.SOL_SOCKET, SocketAbi.SO_LINGER, [1, 0, 0, 0, 5, 0, 0, 0]),
+            OnSocketCreated = static socket => socket.SetOption(SocketAbi.SOL_SOCKET, SocketAbi.SO_LINGER,
+                [1, 0, 0, 0, 5, 0, 0, 0]),
         });
         NetworkException e = Assert.Throws<NetworkException>(() => rig.Await(server.StartAsync()));
         Assert.Contains("SO_LINGER on with 5 s", e.Message, StringComparison.Ordinal);
@@ -312,14 +352,16 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
     public void A_missing_device_fails_start_and_connect_by_name() => Run(rig =>
     {
         NeedsLinux();
-        RecordingServer server = rig.MakeServer(null, new ServerOptions { Engine = rig.Engine, EndPoint = s_loopback, BindToDevice = "whimbrel-none" });
+        RecordingServer server = rig.MakeServer(null,
+            new ServerOptions { Engine = rig.Engine, EndPoint = s_loopback, BindToDevice = "whimbrel-none" });
         NetworkException e = Assert.Throws<NetworkException>(() => rig.Await(server.StartAsync()));
         Assert.Equal((ErrorCategory.Option, Errno.ENODEV), (e.Error.Category, e.Error.Code));
         Assert.Contains("BindToDevice = 'whimbrel-none' (SO_BINDTODEVICE)", e.Message, StringComparison.Ordinal);
         Assert.Contains("no network device of that name", e.Message, StringComparison.Ordinal);
         Assert.Contains("socket-option.md", e.Message, StringComparison.Ordinal);
 
-        RecordingClient client = rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = rig.DeadAddress(), BindToDevice = "whimbrel-none" });
+        RecordingClient client = rig.MakeClient(
+            new ClientOptions { Engine = rig.Engine, EndPoint = rig.DeadAddress(), BindToDevice = "whimbrel-none" });
         e = Assert.Throws<NetworkException>(() => rig.Await(client.ConnectAsync()));
         Assert.Equal((ErrorCategory.Option, Errno.ENODEV), (e.Error.Category, e.Error.Code));
         Assert.Contains("BindToDevice = 'whimbrel-none'", e.Message, StringComparison.Ordinal);
@@ -331,7 +373,8 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
         rig =>
         {
             LoopRoom.DropCapabilities(rig);
-            RecordingServer server = rig.MakeServer(null, new ServerOptions { Engine = rig.Engine, EndPoint = s_loopback, Mark = 0xCAFEBABE });
+            RecordingServer server = rig.MakeServer(null,
+                new ServerOptions { Engine = rig.Engine, EndPoint = s_loopback, Mark = 0xCAFEBABE });
             NetworkException e = Assert.Throws<NetworkException>(() => rig.Await(server.StartAsync()));
             Assert.Equal((ErrorCategory.Option, Errno.EPERM), (e.Error.Category, e.Error.Code));
             Assert.Contains("Mark (SO_MARK = 3405691582)", e.Message, StringComparison.Ordinal);
@@ -346,11 +389,28 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
             LoopRoom.EnterNetwork(rig);
             MadeSockets made = Connected(
                 rig,
-                hook => new ServerOptions { Engine = rig.Engine, EndPoint = s_loopback, Mark = 0xCAFEBABE, BusyPoll = TimeSpan.FromMicroseconds(50), BindToDevice = "lo", OnSocketCreated = hook },
-                (endPoint, hook) => new ClientOptions { Engine = rig.Engine, EndPoint = endPoint, Mark = 0xCAFEBABE, BusyPoll = TimeSpan.FromMicroseconds(50), BindToDevice = "lo", OnSocketCreated = hook });
+                hook => new ServerOptions
+                {
+                    Engine = rig.Engine,
+                    EndPoint = s_loopback,
+                    Mark = 0xCAFEBABE,
+                    BusyPoll = TimeSpan.FromMicroseconds(50),
+                    BindToDevice = "lo",
+                    OnSocketCreated = hook
+                },
+                (endPoint, hook) => new ClientOptions
+                {
+                    Engine = rig.Engine,
+                    EndPoint = endPoint,
+                    Mark = 0xCAFEBABE,
+                    BusyPoll = TimeSpan.FromMicroseconds(50),
+                    BindToDevice = "lo",
+                    OnSocketCreated = hook
+                });
             AllHave(made, "Mark", SocketAbi.SOL_SOCKET, SocketAbi.SO_MARK, unchecked((int)0xCAFEBABE));
             AllHave(made, "BusyPoll", SocketAbi.SOL_SOCKET, SocketAbi.SO_BUSY_POLL, 50);
-            foreach (SocketRole role in Enum.GetValues<SocketRole>()) Assert.Equal("lo\0", Text(made.ReadBytes(role, SocketAbi.SOL_SOCKET, SocketAbi.SO_BINDTODEVICE, 16)));
+            foreach (SocketRole role in Enum.GetValues<SocketRole>())
+                Assert.Equal("lo\0", Text(made.ReadBytes(role, SocketAbi.SOL_SOCKET, SocketAbi.SO_BINDTODEVICE, 16)));
         },
         loops: 1);
 
@@ -364,7 +424,8 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
             LoopRoom.SetSysctl(rig, "ip_local_port_range", "50000 50000");
             foreach (RecordingServer server in (RecordingServer[])[one, two])
             {
-                RecordingSession session = rig.Connect(rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint, LocalEndPoint = s_loopback }));
+                RecordingSession session = rig.Connect(rig.MakeClient(
+                    new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint, LocalEndPoint = s_loopback }));
                 // tidy: fixed port because it is the only one in the test's own network
                 Assert.Equal(new IPEndPoint(IPAddress.Loopback, 50000), session.LocalEndPoint);
             }
@@ -376,13 +437,16 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
     {
         NeedsLinux();
         ConcurrentDictionary<SocketRole, int> made = [];
-        RecordingServer server = rig.Serve(null, new ServerOptions { Engine = rig.Engine, EndPoint = s_loopback, OnSocketCreated = Report });
-        rig.Connect(rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint, OnSocketCreated = Report }));
+        RecordingServer server = rig.Serve(null,
+            new ServerOptions { Engine = rig.Engine, EndPoint = s_loopback, OnSocketCreated = Report });
+        rig.Connect(rig.MakeClient(
+            new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint, OnSocketCreated = Report }));
         server.Connected();
         Assert.Equal(3, made.Count);
         foreach ((SocketRole role, int descriptor) in made)
         {
-            string flags = File.ReadLines($"/proc/self/fdinfo/{descriptor}").Single(static l => l.StartsWith("flags:", StringComparison.Ordinal)).Split('\t')[1];
+            string flags = File.ReadLines($"/proc/self/fdinfo/{descriptor}")
+                .Single(static l => l.StartsWith("flags:", StringComparison.Ordinal)).Split('\t')[1];
             Assert.True((Convert.ToInt32(flags, 8) & 0x80000) != 0, $"{role}: {flags} has no O_CLOEXEC");
         }
 
@@ -410,7 +474,8 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
     }
 
     private static RecordingSession ConnectFast(Rig rig, EndPoint endPoint, Action<RecordingSession>? setUp) =>
-        rig.Connect(rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = endPoint, FastOpen = true }, setUp));
+        rig.Connect(
+            rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = endPoint, FastOpen = true }, setUp));
 
     /// <summary>The first connect gets the cookie that makes the next ones fast.</summary>
     private static void Introduce(Rig rig, RecordingServer server)
@@ -422,7 +487,8 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
     }
 
     private static bool CameWithSyn(MadeSockets made, int index) =>
-        (made.ReadBytes(SocketRole.Accepted, SocketAbi.IPPROTO_TCP, TcpInfo, 104, index)[OptionsOffset] & SynDataAcknowledged) != 0;
+        (made.ReadBytes(SocketRole.Accepted, SocketAbi.IPPROTO_TCP, TcpInfo, 104,
+            index)[OptionsOffset] & SynDataAcknowledged) != 0;
 
     [Fact]
     public void With_fast_open_the_first_bytes_come_with_the_SYN() => Run(
@@ -431,7 +497,8 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
             MadeSockets made = new();
             RecordingServer server = ServeFast(rig, made, static s => s.AtReceived = static (x, data) => x.Send(data));
             Introduce(rig, server);
-            RecordingSession second = ConnectFast(rig, server.EndPoint!, static s => s.AtConnected = static x => x.Send("hello"u8));
+            RecordingSession second = ConnectFast(rig, server.EndPoint!,
+                static s => s.AtConnected = static x => x.Send("hello"u8));
             second.UntilReceived(5);
             Assert.True(CameWithSyn(made, 1), "the bytes came after the handshake");
             // From then on it is an ordinary connection, with more data than fits into a SYN.
@@ -555,7 +622,8 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
             EndPoint address = server.EndPoint!;
             Introduce(rig, server);
             rig.Await(server.StopAsync());
-            RecordingSession second = ConnectFast(rig, address, static s => s.AtConnected = static x => x.Send("hello"u8));
+            RecordingSession second = ConnectFast(rig, address,
+                static s => s.AtConnected = static x => x.Send("hello"u8));
             // The refusal is a reset: which of the two the kernel reports depends on whether the first packet was sent.
             Assert.Contains(second.End(), (CloseCause[])[CloseCause.Refused, CloseCause.PeerReset]);
             RecordingSession third = ConnectFast(rig, address, null);
@@ -570,11 +638,15 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
             LoopRoom.EnterNetwork(rig);
             LoopRoom.SetSysctl(rig, "tcp_fastopen", "0");
             RecordingServer server = rig.MakeServer(null, FastServer(rig, s_loopback));
-            ArgumentException e = Assert.Throws<ArgumentException>(() => rig.Await(new ValueTask(LoopRoom.On(rig, () => server.StartAsync().AsTask()))));
-            Assert.Contains("FastOpenQueue = 16, fast open is off for servers on this system: net.ipv4.tcp_fastopen = 0, needs bit 2", e.Message, StringComparison.Ordinal);
-            RecordingClient client = rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = rig.DeadAddress(), FastOpen = true });
+            ArgumentException e = Assert.Throws<ArgumentException>(
+                () => rig.Await(new ValueTask(LoopRoom.On(rig, () => server.StartAsync().AsTask()))));
+            Assert.Contains("FastOpenQueue = 16, fast open is off for servers on this system: net.ipv4.tcp_fastopen = "
+                + "0, needs bit 2", e.Message, StringComparison.Ordinal);
+            RecordingClient client = rig.MakeClient(
+                new ClientOptions { Engine = rig.Engine, EndPoint = rig.DeadAddress(), FastOpen = true });
             e = LoopRoom.On(rig, () => Assert.Throws<ArgumentException>(() => { _ = client.ConnectAsync(); }));
-            Assert.Contains("FastOpen = True, fast open is off for clients on this system: net.ipv4.tcp_fastopen = 0, needs bit 1", e.Message, StringComparison.Ordinal);
+            Assert.Contains("FastOpen = True, fast open is off for clients on this system: net.ipv4.tcp_fastopen = 0, "
+                + "needs bit 1", e.Message, StringComparison.Ordinal);
         },
         loops: 1);
 }

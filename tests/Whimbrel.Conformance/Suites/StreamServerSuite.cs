@@ -10,7 +10,8 @@ namespace Whimbrel.Conformance;
 /// connect one.</summary>
 public abstract class StreamServerSuite(Transport transport) : Suite(transport)
 {
-    private static readonly string[] s_wrong = ["", "127.0.0.1", "http://127.0.0.1:1", "tcp://127.0.0.1", "tcp://127.0.0.1:99999", "unix:"];
+    private static readonly string[] s_wrong = ["", "127.0.0.1", "http://127.0.0.1:1", "tcp://127.0.0.1",
+        "tcp://127.0.0.1:99999", "unix:"];
 
     [Fact]
     public void A_handler_serves_each_connection_and_starts_on_its_loop() => Run(rig =>
@@ -21,7 +22,8 @@ public abstract class StreamServerSuite(Transport transport) : Suite(transport)
             if (Loop.Current == peer.Loop) Interlocked.Increment(ref onLoop);
             await peer.CopyToAsync(peer, stop).ConfigureAwait(false);
         });
-        Peer[] peers = [rig.ConnectPeer(server.EndPoint!), rig.ConnectPeer(server.EndPoint!), rig.ConnectPeer(server.EndPoint!)];
+        Peer[] peers = [rig.ConnectPeer(server.EndPoint!), rig.ConnectPeer(server.EndPoint!),
+            rig.ConnectPeer(server.EndPoint!)];
         for (int i = 0; i < peers.Length; i++) peers[i].Write($"hello {i}");
         for (int i = 0; i < peers.Length; i++) Assert.Equal($"hello {i}", peers[i].ReadText(7));
         foreach (Peer peer in peers) peer.ShutdownSend();
@@ -34,7 +36,8 @@ public abstract class StreamServerSuite(Transport transport) : Suite(transport)
     public void When_the_handler_returns_all_is_sent_and_the_stream_closed() => Run(rig =>
     {
         byte[] data = Pattern(700_000);
-        Server server = Start(rig, async (peer, _) => await peer.WriteAsync(data, CancellationToken.None).ConfigureAwait(false));
+        Server server = Start(rig,
+            async (peer, _) => await peer.WriteAsync(data, CancellationToken.None).ConfigureAwait(false));
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         Assert.Equal(data, peer.ReadToEnd());
         peer.Close();
@@ -44,35 +47,37 @@ public abstract class StreamServerSuite(Transport transport) : Suite(transport)
     [Theory, Contract(4)]
     [InlineData(true)]
     [InlineData(false)]
-    public void When_the_handler_throws_only_its_connection_is_aborted_and_a_diagnostic_event_is_logged(bool atOnce) => Run(rig =>
-    {
-        rig.Expect("on purpose");
-        CloseReason reason = default;
-        Server server = Start(rig, async (peer, stop) =>
+    public void When_the_handler_throws_only_its_connection_is_aborted_and_a_diagnostic_event_is_logged(bool atOnce) =>
+        Run(rig =>
         {
-            byte[] memory = new byte[10];
-            if (!atOnce) await peer.ReadAsync(memory, stop).ConfigureAwait(false);
-            if (!atOnce && memory[0] != 'x')
+            rig.Expect("on purpose");
+            CloseReason reason = default;
+            Server server = Start(rig, async (peer, stop) =>
             {
-                await peer.WriteAsync(memory.AsMemory(0, 1), stop).ConfigureAwait(false);
-                await peer.CopyToAsync(peer, stop).ConfigureAwait(false);
-                return;
-            }
+                byte[] memory = new byte[10];
+                if (!atOnce) await peer.ReadAsync(memory, stop).ConfigureAwait(false);
+                if (!atOnce && memory[0] != 'x')
+                {
+                    await peer.WriteAsync(memory.AsMemory(0, 1), stop).ConfigureAwait(false);
+                    await peer.CopyToAsync(peer, stop).ConfigureAwait(false);
+                    return;
+                }
 
-            _ = stop.UnsafeRegister(_ => reason = peer.CloseReason, null);
-            throw new InvalidOperationException("on purpose");
+                _ = stop.UnsafeRegister(_ => reason = peer.CloseReason, null);
+                throw new InvalidOperationException("on purpose");
+            });
+            Peer bad = rig.ConnectPeer(server.EndPoint!);
+            Peer? good = atOnce ? null : rig.ConnectPeer(server.EndPoint!);
+            if (!atOnce) bad.Write("x");
+            Assert.Equal(rig.HasResets, bad.EndsInReset());
+            rig.Until(() => reason.Cause == CloseCause.UserException, "the connection to end");
+            Assert.Equal("on purpose", reason.Exception!.Message);
+            rig.Until(() => rig.Notices.Any(static n => n.Message.Contains("on purpose", StringComparison.Ordinal)
+                && n.Page == "user-exception.md"), "the notice");
+            if (good is null) return;
+            good.Write("y");
+            Assert.Equal("y", good.ReadText(1));
         });
-        Peer bad = rig.ConnectPeer(server.EndPoint!);
-        Peer? good = atOnce ? null : rig.ConnectPeer(server.EndPoint!);
-        if (!atOnce) bad.Write("x");
-        Assert.Equal(rig.HasResets, bad.EndsInReset());
-        rig.Until(() => reason.Cause == CloseCause.UserException, "the connection to end");
-        Assert.Equal("on purpose", reason.Exception!.Message);
-        rig.Until(() => rig.Notices.Any(static n => n.Message.Contains("on purpose", StringComparison.Ordinal) && n.Page == "user-exception.md"), "the notice");
-        if (good is null) return;
-        good.Write("y");
-        Assert.Equal("y", good.ReadText(1));
-    });
 
     [Fact, Contract(4)]
     public void A_handler_failure_caused_by_its_connection_is_not_reported() => Run(rig =>
@@ -83,7 +88,8 @@ public abstract class StreamServerSuite(Transport transport) : Suite(transport)
             try
             {
                 byte[] memory = new byte[10];
-                while (await peer.ReadAsync(memory, CancellationToken.None).ConfigureAwait(false) > 0) await peer.WriteAsync(memory, CancellationToken.None).ConfigureAwait(false);
+                while (await peer.ReadAsync(memory, CancellationToken.None).ConfigureAwait(false) > 0)
+                    await peer.WriteAsync(memory, CancellationToken.None).ConfigureAwait(false);
             }
             finally
             {
@@ -193,7 +199,8 @@ public abstract class StreamServerSuite(Transport transport) : Suite(transport)
         Server server = Start(rig, async (peer, stop) =>
         {
             TaskCompletionSource told = new();
-            await using CancellationTokenRegistration registration = stop.UnsafeRegister(static t => ((TaskCompletionSource)t!).SetResult(), told);
+            await using CancellationTokenRegistration registration =
+                stop.UnsafeRegister(static t => ((TaskCompletionSource)t!).SetResult(), told);
             _ = Drop();
             await told.Task.ConfigureAwait(false);
             fired = true;
@@ -213,13 +220,16 @@ public abstract class StreamServerSuite(Transport transport) : Suite(transport)
     public void A_client_connects_a_stream_and_its_errors_have_their_categories() => Run(rig =>
     {
         Server server = Start(rig, async (peer, stop) => await peer.CopyToAsync(peer, stop).ConfigureAwait(false));
-        ConnectionStream stream = rig.Await(ConnectionStream.ConnectAsync(new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint }));
+        ConnectionStream stream = rig.Await(
+            ConnectionStream.ConnectAsync(new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint }));
         Task<string> echo = Echo();
         rig.Until(() => echo.IsCompleted, "the echo");
         Assert.Equal("hello", echo.GetAwaiter().GetResult());
-        NetworkException refused = Assert.Throws<NetworkException>(() => rig.Await(ConnectionStream.ConnectAsync(new ClientOptions { Engine = rig.Engine, EndPoint = rig.DeadAddress() })));
+        NetworkException refused = Assert.Throws<NetworkException>(() => rig.Await(
+            ConnectionStream.ConnectAsync(new ClientOptions { Engine = rig.Engine, EndPoint = rig.DeadAddress() })));
         Assert.Equal(ErrorCategory.Refused, refused.Error.Category);
-        Assert.ThrowsAny<OperationCanceledException>(() => rig.Await(ConnectionStream.ConnectAsync(new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint }, new CancellationToken(true))));
+        Assert.ThrowsAny<OperationCanceledException>(() => rig.Await(ConnectionStream.ConnectAsync(
+            new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint }, new CancellationToken(true))));
 
         async Task<string> Echo()
         {
@@ -236,10 +246,12 @@ public abstract class StreamServerSuite(Transport transport) : Suite(transport)
     {
         foreach (string wrong in s_wrong)
         {
-            Assert.ThrowsAny<ArgumentException>(() => rig.Await(Server.StartAsync(wrong, static (_, _) => Task.CompletedTask, new ServerOptions { Engine = rig.Engine })));
+            Assert.ThrowsAny<ArgumentException>(() => rig.Await(Server.StartAsync(wrong,
+                static (_, _) => Task.CompletedTask, new ServerOptions { Engine = rig.Engine })));
         }
 
-        Assert.ThrowsAny<ArgumentException>(() => rig.Await(Server.StartAsync("tcp://127.0.0.1:0", static (_, _) => Task.CompletedTask, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() })));
+        Assert.ThrowsAny<ArgumentException>(() => rig.Await(Server.StartAsync("tcp://127.0.0.1:0", static (_, _) =>
+            Task.CompletedTask, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() })));
         Assert.ThrowsAny<ArgumentException>(() => _ = ConnectionStream.Serve(null!));
     });
 
@@ -276,13 +288,15 @@ public abstract class StreamServerSuite(Transport transport) : Suite(transport)
         Server server = Start(rig, async (peer, _) =>
         {
             await using SslStream tls = new(peer, leaveInnerStreamOpen: true);
-            await tls.AuthenticateAsServerAsync(new SslServerAuthenticationOptions { ServerCertificate = certificate }, CancellationToken.None).ConfigureAwait(false);
+            await tls.AuthenticateAsServerAsync(new SslServerAuthenticationOptions { ServerCertificate = certificate },
+                CancellationToken.None).ConfigureAwait(false);
             byte[] got = new byte[data.Length];
             await tls.ReadExactlyAsync(got, CancellationToken.None).ConfigureAwait(false);
             await tls.WriteAsync(got, CancellationToken.None).ConfigureAwait(false);
             await tls.ShutdownAsync().ConfigureAwait(false);
         });
-        ConnectionStream stream = rig.Await(ConnectionStream.ConnectAsync(new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint }));
+        ConnectionStream stream = rig.Await(
+            ConnectionStream.ConnectAsync(new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint }));
         Task<byte[]>? client = null;
         rig.OnLoop(stream.Loop, () => client = Echo());
         rig.Until(() => client!.IsCompleted, "the client to end");
@@ -291,7 +305,12 @@ public abstract class StreamServerSuite(Transport transport) : Suite(transport)
         async Task<byte[]> Echo()
         {
             await using SslStream tls = new(stream, leaveInnerStreamOpen: false);
-            await tls.AuthenticateAsClientAsync(new SslClientAuthenticationOptions { TargetHost = "example.test", RemoteCertificateValidationCallback = (_, given, _, _) => given!.GetCertHashString() == certificate.Thumbprint }).ConfigureAwait(false);
+            await tls.AuthenticateAsClientAsync(new SslClientAuthenticationOptions
+            {
+                TargetHost = "example.test",
+                RemoteCertificateValidationCallback =
+                    (_, given, _, _) => given!.GetCertHashString() == certificate.Thumbprint
+            }).ConfigureAwait(false);
             await tls.WriteAsync(data).ConfigureAwait(false);
             using MemoryStream all = new();
             await tls.CopyToAsync(all).ConfigureAwait(false);
@@ -303,7 +322,8 @@ public abstract class StreamServerSuite(Transport transport) : Suite(transport)
     {
         using ECDsa key = ECDsa.Create(ECCurve.NamedCurves.nistP256);
         CertificateRequest request = new("CN=example.test", key, HashAlgorithmName.SHA256);
-        using X509Certificate2 certificate = request.CreateSelfSigned(DateTimeOffset.UtcNow.AddDays(-1), DateTimeOffset.UtcNow.AddDays(1));
+        using X509Certificate2 certificate = request.CreateSelfSigned(DateTimeOffset.UtcNow.AddDays(-1),
+            DateTimeOffset.UtcNow.AddDays(1));
         return X509CertificateLoader.LoadPkcs12(certificate.Export(X509ContentType.Pkcs12), null);
     }
 

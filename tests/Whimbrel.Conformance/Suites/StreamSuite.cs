@@ -51,7 +51,8 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
     {
         // 64 MiB in each direction on real engines, 1 GiB in deep runs; less where every byte may be a step of the
         // simulation.
-        int length = rig.IsVirtual ? 512 * 1024 : Transport.IsDeep ? 1 << 30 : onLoop ? 64 * 1024 * 1024 : 8 * 1024 * 1024;
+        int length = rig.IsVirtual ? 512 * 1024 : Transport.IsDeep ? 1 << 30 : onLoop ? 64 * 1024 * 1024
+            : 8 * 1024 * 1024;
         (ConnectionStream here, ConnectionStream there) = Pair(rig);
         Task<bool>[] all =
         [
@@ -87,7 +88,8 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
         (ConnectionStream stream, Peer peer) = Accept(rig);
         byte[] first = new byte[10];
         Task<int> reader = Start(rig, stream, onLoop, () => stream.ReadAsync(first));
-        At(rig, stream, onLoop, () => Assert.Throws<InvalidOperationException>(() => _ = stream.ReadAsync(new byte[10])));
+        At(rig, stream, onLoop,
+            () => Assert.Throws<InvalidOperationException>(() => _ = stream.ReadAsync(new byte[10])));
         peer.Write("x");
         Assert.Equal(1, Await(rig, reader));
         Assert.Equal((byte)'x', first[0]);
@@ -154,7 +156,8 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
     {
         (ConnectionStream stream, Peer peer) = Accept(rig, Narrow(rig));
         const int Writes = 40;
-        Task<bool>[] writers = [.. Enumerable.Range(0, 3).Select(w => Start(rig, stream, onLoop, () => WriteAll((byte)('a' + w))))];
+        Task<bool>[] writers = [.. Enumerable.Range(0, 3)
+            .Select(w => Start(rig, stream, onLoop, () => WriteAll((byte)('a' + w))))];
         for (int i = 0; i < 3 * Writes; i++)
         {
             byte[] head = peer.Read(4);
@@ -179,7 +182,8 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
             for (int i = 0; i < Writes; i++)
             {
                 ushort length = (ushort)(i * 197 % 6_000);
-                await WriteBoth([letter, letter, (byte)(length >> 8), (byte)length], Filled((char)letter, length)).ConfigureAwait(false);
+                await WriteBoth([letter, letter, (byte)(length >> 8), (byte)length], Filled((char)letter, length))
+                    .ConfigureAwait(false);
             }
 
             return true;
@@ -228,7 +232,8 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
         {
             Assert.False(inside);
             inside = true;
-            where.Add($"{what} {(stream.Loop.IsCurrent && stream.Loop.ActiveConnection is null ? "on loop" : "astray")}");
+            where.Add(
+                $"{what} {(stream.Loop.IsCurrent && stream.Loop.ActiveConnection is null ? "on loop" : "astray")}");
             inside = false;
         }
     });
@@ -261,7 +266,8 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
         peer.Write("last");
         peer.ShutdownSend();
         Assert.Equal(Bytes("last"), Await(rig, Start(rig, stream, onLoop, () => ReadExactly(stream, 4, 100))));
-        for (int i = 0; i < 3; i++) Assert.Equal(0, Await(rig, Start(rig, stream, onLoop, () => stream.ReadAsync(new byte[10]))));
+        for (int i = 0; i < 3; i++)
+            Assert.Equal(0, Await(rig, Start(rig, stream, onLoop, () => stream.ReadAsync(new byte[10]))));
         Await(rig, Start(rig, stream, onLoop, () => Write(stream, "answer")));
         Assert.Equal("answer", peer.ReadText(6));
         Assert.True(stream.IsConnected);
@@ -286,7 +292,8 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
         Assert.Equal(data, peer.ReadToEnd());
         peer.Write("still");
         Assert.Equal(Bytes("still"), Await(rig, Start(rig, stream, onLoop, () => ReadExactly(stream, 5, 5))));
-        NetworkException e = Assert.Throws<NetworkException>(() => Await(rig, Start(rig, stream, onLoop, () => Write(stream, "no"))));
+        NetworkException e =
+            Assert.Throws<NetworkException>(() => Await(rig, Start(rig, stream, onLoop, () => Write(stream, "no"))));
         Assert.Contains("finished sending", e.Message, StringComparison.Ordinal);
         peer.ShutdownSend();
         Assert.Equal(0, Await(rig, Start(rig, stream, onLoop, () => stream.ReadAsync(new byte[10]))));
@@ -302,7 +309,8 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
         peer.ShutdownSend();
         stream.ShutdownSend();
         rig.Until(() => stream.CloseReason.Cause != CloseCause.None, "the connection to end");
-        Assert.Equal(data, Await(rig, Start(rig, stream, onLoop: false, () => ReadExactly(stream, data.Length, 1_000))));
+        Assert.Equal(data,
+            Await(rig, Start(rig, stream, onLoop: false, () => ReadExactly(stream, data.Length, 1_000))));
         Assert.Equal(0, Await(rig, Start(rig, stream, onLoop: true, () => stream.ReadAsync(new byte[10]))));
     });
 
@@ -326,9 +334,11 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
         Assert.Equal(Bytes("before"), Await(rig, Start(rig, stream, onLoop, () => ReadExactly(stream, 6, 6))));
         for (int i = 0; i < 2; i++)
         {
-            NetworkException read = Assert.Throws<NetworkException>(() => Await(rig, Start(rig, stream, onLoop, () => stream.ReadAsync(new byte[10]))));
+            NetworkException read = Assert.Throws<NetworkException>(
+                () => Await(rig, Start(rig, stream, onLoop, () => stream.ReadAsync(new byte[10]))));
             Assert.Equal(ErrorCategory.System, read.Error.Category);
-            NetworkException write = Assert.Throws<NetworkException>(() => Await(rig, Start(rig, stream, onLoop, () => Write(stream, "x"))));
+            NetworkException write =
+                Assert.Throws<NetworkException>(() => Await(rig, Start(rig, stream, onLoop, () => Write(stream, "x"))));
             Assert.Equal(ErrorCategory.System, write.Error.Category);
         }
     });
@@ -412,7 +422,8 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
         At(rig, stream, onLoop, source.Cancel);
         OperationCanceledException e = Assert.ThrowsAny<OperationCanceledException>(() => Await(rig, reader));
         Assert.Equal(source.Token, e.CancellationToken);
-        Assert.ThrowsAny<OperationCanceledException>(() => Await(rig, Start(rig, stream, onLoop, () => stream.ReadAsync(memory, source.Token))));
+        Assert.ThrowsAny<OperationCanceledException>(
+            () => Await(rig, Start(rig, stream, onLoop, () => stream.ReadAsync(memory, source.Token))));
         peer.Write("abc");
         Assert.Equal(Bytes("abc"), Await(rig, Start(rig, stream, onLoop, () => ReadExactly(stream, 3, 10))));
     });
@@ -455,7 +466,8 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
     public void A_cancel_after_the_bytes_does_not_end_the_next_read() => Run(
         rig =>
         {
-            Assert.SkipUnless(rig.IsVirtual, "Only the memory engine fixes the order within one loop iteration, by its seed.");
+            Assert.SkipUnless(rig.IsVirtual,
+                "Only the memory engine fixes the order within one loop iteration, by its seed.");
             (ConnectionStream stream, Peer peer) = Accept(rig);
             CancellationTokenSource? source = null;
             ValueTask<int> first = default;
@@ -681,7 +693,8 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
                 // After the loop has learned of the abandoned read.
                 rig.OnLoop(stream.Loop, static () => { });
                 peer.Write("late");
-                rig.Until(() => Volatile.Read(ref next) is { IsCompleted: true }, "the read that began before the loop processed the previous one");
+                rig.Until(() => Volatile.Read(ref next) is { IsCompleted: true },
+                    "the read that began before the loop processed the previous one");
             }
             else if (what == "read") rig.Elsewhere(() => stream.ReadExactly(got));
             else rig.Elsewhere(() => stream.Write(Bytes("next")));
@@ -712,9 +725,13 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
         rig.Until(() => stream.BytesReceived == 1, "the byte");
         rig.OnLoop(stream.Loop, () =>
         {
-            Assert.Contains("ReadAsync", Assert.Throws<InvalidOperationException>(() => stream.Read(new byte[1])).Message, StringComparison.Ordinal);
+            Assert.Contains("ReadAsync",
+                Assert.Throws<InvalidOperationException>(() => stream.Read(new byte[1])).Message,
+                StringComparison.Ordinal);
             Assert.Throws<InvalidOperationException>(() => stream.Read(new byte[1], 0, 1));
-            Assert.Contains("WriteAsync", Assert.Throws<InvalidOperationException>(() => stream.Write(new byte[1])).Message, StringComparison.Ordinal);
+            Assert.Contains("WriteAsync",
+                Assert.Throws<InvalidOperationException>(() => stream.Write(new byte[1])).Message,
+                StringComparison.Ordinal);
             stream.Flush();
         });
         Assert.Equal(Bytes("x"), Await(rig, Start(rig, stream, onLoop: true, () => ReadExactly(stream, 1, 1))));
@@ -756,7 +773,8 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
         {
             using StreamReader reader = new(here, Encoding.UTF8, leaveOpen: true);
             await using StreamWriter writer = new(here, new UTF8Encoding(false), leaveOpen: true);
-            while (await reader.ReadLineAsync().ConfigureAwait(false) is { } line) await writer.WriteLineAsync($"{line}, sagte er").ConfigureAwait(false);
+            while (await reader.ReadLineAsync().ConfigureAwait(false) is { } line)
+                await writer.WriteLineAsync($"{line}, sagte er").ConfigureAwait(false);
             await writer.FlushAsync().ConfigureAwait(false);
             here.ShutdownSend();
             return true;
@@ -827,7 +845,8 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
     private static (ConnectionStream Here, ConnectionStream There) Pair(Rig rig)
     {
         (Server server, Func<ConnectionStream> stream) = Serve(rig, null);
-        ConnectionStream there = rig.Await(ConnectionStream.ConnectAsync(rig.Scheduled(new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint })));
+        ConnectionStream there = rig.Await(ConnectionStream.ConnectAsync(
+            rig.Scheduled(new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint })));
         return (stream(), there);
     }
 
@@ -835,7 +854,9 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
     {
         ConnectionStream? made = null;
         TaskCompletionSource stops = new();
-        Server server = rig.Keep(new ToldServer(stops, rig.Scheduled(options ?? new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }), ConnectionStream.Serve(UntilStop)));
+        Server server = rig.Keep(new ToldServer(stops,
+            rig.Scheduled(options ?? new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }),
+            ConnectionStream.Serve(UntilStop)));
         rig.Await(server.StartAsync());
         return (server, () =>
         {
@@ -851,7 +872,8 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
         }
     }
 
-    private sealed class ToldServer(TaskCompletionSource stops, ServerOptions options, Func<SessionContext, Session> factory) : Server(options, factory)
+    private sealed class ToldServer(TaskCompletionSource stops, ServerOptions options,
+        Func<SessionContext, Session> factory) : Server(options, factory)
     {
         protected override void OnStopping() => stops.TrySetResult();
     }
@@ -860,20 +882,24 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
     {
         // The handler starts inside OnConnected, a moment before the server counts the session.
         Session? session = null;
-        rig.Until(() => (session = stream.Server!.FindSession(stream.Id)) is not null, "the server to know the session");
+        rig.Until(() => (session = stream.Server!.FindSession(stream.Id)) is not null,
+            "the server to know the session");
         return session!;
     }
 
-    private static Task<T> Start<T>(Rig rig, ConnectionStream stream, bool onLoop, Func<ValueTask<T>> method) => Start(rig, stream.Loop, onLoop, method);
+    private static Task<T> Start<T>(Rig rig, ConnectionStream stream, bool onLoop, Func<ValueTask<T>> method) =>
+        Start(rig, stream.Loop, onLoop, method);
 
-    private static void At(Rig rig, ConnectionStream stream, bool onLoop, Action action) => At(rig, stream.Loop, onLoop, action);
+    private static void At(Rig rig, ConnectionStream stream, bool onLoop, Action action) =>
+        At(rig, stream.Loop, onLoop, action);
 
     private static async ValueTask<byte[]> ReadExactly(ConnectionStream stream, int length, params int[] pieces)
     {
         byte[] data = new byte[length];
         for (int done = 0, round = 0; done < length; round++)
         {
-            int count = await stream.ReadAsync(data.AsMemory(done, Math.Min(pieces[round % pieces.Length], length - done))).ConfigureAwait(false);
+            int count = await stream.ReadAsync(data.AsMemory(done,
+                Math.Min(pieces[round % pieces.Length], length - done))).ConfigureAwait(false);
             Assert.True(count > 0, $"the end came after {done} of {length} bytes");
             done += count;
         }
@@ -881,7 +907,8 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
         return data;
     }
 
-    private static async ValueTask<bool> Write(ConnectionStream stream, string text, CancellationToken cancellation = default)
+    private static async ValueTask<bool> Write(ConnectionStream stream, string text,
+        CancellationToken cancellation = default)
     {
         await stream.WriteAsync(Bytes(text), cancellation).ConfigureAwait(false);
         return true;
@@ -917,7 +944,8 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
             {
                 int at = (done + checkedBytes) % table.Length;
                 int part = Math.Min(count - checkedBytes, table.Length - at);
-                Assert.True(memory.AsSpan(checkedBytes, part).SequenceEqual(table.AsSpan(at, part)), $"a byte is wrong after {done + checkedBytes}");
+                Assert.True(memory.AsSpan(checkedBytes, part).SequenceEqual(table.AsSpan(at, part)),
+                    $"a byte is wrong after {done + checkedBytes}");
                 checkedBytes += part;
             }
 

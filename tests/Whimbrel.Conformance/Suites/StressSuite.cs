@@ -33,7 +33,8 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
             else peer.ShutdownSend();
         }
 
-        rig.Until(() => server.Made.Count(static s => s.IsOver) >= server.Made.Count && server.AcceptedCount >= 40, "the gone peers to be noticed");
+        rig.Until(() => server.Made.Count(static s => s.IsOver) >= server.Made.Count && server.AcceptedCount >= 40,
+            "the gone peers to be noticed");
         Peer last = rig.ConnectPeer(server.EndPoint!);
         Assert.Equal("welcome", last.ReadText(7));
         Assert.All(server.Made.Where(static s => s.IsOver), static s => s.CheckLife());
@@ -44,7 +45,8 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
     {
         const int Wave = 100;
         int waves = rig.IsVirtual ? 3 : Transport.IsDeep ? 100 : 8;
-        Server server = rig.Keep(new Server(new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }, static () => new EchoSession()));
+        Server server = rig.Keep(new Server(new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() },
+            static () => new EchoSession()));
         rig.Await(server.StartAsync());
         int descriptors = 0;
         byte[] message = Pattern(3000);
@@ -72,7 +74,8 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
     public void Two_loops_that_broadcast_flat_out_into_each_others_groups_do_not_stall() => Run(rig =>
     {
         TimeSpan time = TimeSpan.FromSeconds(Transport.IsDeep ? 10 : 0.5);
-        ServerOptions options = new() { Engine = rig.Engine, EndPoint = rig.NewAddress(), SlowConsumer = SlowConsumer.DropNewest };
+        ServerOptions options =
+            new() { Engine = rig.Engine, EndPoint = rig.NewAddress(), SlowConsumer = SlowConsumer.DropNewest };
         List<EchoSession> made = [];
         Server server = rig.Keep(new Server(options, () =>
         {
@@ -125,7 +128,8 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
     [Fact, Contract(8, 9)]
     public void Sixty_four_echo_peers_that_never_read_do_not_harm_the_sixty_fifth() => Run(rig =>
     {
-        Server server = rig.Keep(new Server(new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }, static () => new EchoSession()));
+        Server server = rig.Keep(new Server(new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() },
+            static () => new EchoSession()));
         rig.Await(server.StartAsync());
         byte[] piece = Pattern(64 * 1024);
         Peer[] dead = [.. Enumerable.Range(0, 64).Select(_ => rig.ConnectPeer(server.EndPoint!))];
@@ -152,7 +156,8 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
     public void One_client_that_floods_does_not_keep_the_others_waiting() => Run(
         rig =>
         {
-            Server server = rig.Keep(new Server(new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }, static () => new EchoSession()));
+            Server server = rig.Keep(new Server(new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() },
+                static () => new EchoSession()));
             rig.Await(server.StartAsync());
             Peer flooding = rig.ConnectPeer(server.EndPoint!);
             byte[] piece = Pattern(256 * 1024);
@@ -180,7 +185,8 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
             Volatile.Write(ref stop, true);
             rig.Join();
             times.Sort();
-            Assert.True(rig.IsVirtual || times[times.Count / 2] < 100, $"median of a round trip beside the flood: {times[times.Count / 2]:0.0} ms");
+            Assert.True(rig.IsVirtual || times[times.Count / 2] < 100,
+                $"median of a round trip beside the flood: {times[times.Count / 2]:0.0} ms");
         },
         loops: 1);
 
@@ -188,10 +194,12 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
     public void Keyed_streams_of_many_echo_sessions_come_back_byte_for_byte() => Run(rig =>
     {
         int total = rig.IsVirtual ? 100_000 : Transport.IsDeep ? 20_000_000 : 400_000;
-        Server server = rig.Keep(new Server(new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }, static () => new EchoSession()));
+        Server server = rig.Keep(new Server(new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() },
+            static () => new EchoSession()));
         rig.Await(server.StartAsync());
         Random random = new(5);
-        var streams = Enumerable.Range(0, 16).Select(i => (Peer: rig.ConnectPeer(server.EndPoint!), Data: Pattern(total, i), At: new int[2])).ToArray();
+        var streams = Enumerable.Range(0, 16)
+            .Select(i => (Peer: rig.ConnectPeer(server.EndPoint!), Data: Pattern(total, i), At: new int[2])).ToArray();
         byte[] buffer = new byte[100_000];
         rig.Until(
             () =>
@@ -204,7 +212,8 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
                     int got;
                     while ((got = peer.TryRead(buffer.AsSpan(0, random.Next(1, buffer.Length)))) > 0)
                     {
-                        Assert.True(data.AsSpan(at[1], got).SequenceEqual(buffer.AsSpan(0, got)), $"a difference after byte {at[1]}");
+                        Assert.True(data.AsSpan(at[1], got).SequenceEqual(buffer.AsSpan(0, got)),
+                            $"a difference after byte {at[1]}");
                         at[1] += got;
                     }
 
@@ -227,7 +236,8 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
             rig.OnLoop(session, session.PauseReceiving);
             if (i % 2 == 0) peer.Reset();
             else peer.Close();
-            for (int n = 0; n < 200 && session.IsConnected; n++) rig.OnLoop(session, () => session.Send("nobody hears this"u8));
+            for (int n = 0; n < 200 && session.IsConnected; n++)
+                rig.OnLoop(session, () => session.Send("nobody hears this"u8));
             session.End();
             Assert.Equal(1, session.Count("disconnected"));
         }
@@ -276,7 +286,8 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
             ValueTask end = i % 2 == 0 ? client.DisposeAsync() : client.DisconnectAsync();
             rig.Await(end);
             rig.Until(() => dial.IsCompleted, "the dial to end");
-            Assert.True(dial.IsCompletedSuccessfully || dial.Exception?.InnerException is NetworkException or OperationCanceledException, $"{dial.Exception}");
+            Assert.True(dial.IsCompletedSuccessfully || dial.Exception?.InnerException is NetworkException
+                or OperationCanceledException, $"{dial.Exception}");
             Assert.Null(client.Session);
         }
 
@@ -284,57 +295,64 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
     });
 
     [Fact, Contract(1)]
-    public void Out_of_descriptors_it_sheds_new_connections_gives_a_diagnostic_event_and_recovers_by_itself() => Run(rig =>
-    {
-        Assert.SkipWhen(rig.IsVirtual || !OperatingSystem.IsLinux(), "Needs the descriptor limit of Linux; for the memory engine see MemoryFaultTests.");
-        // Before it listens: io_uring uses the limit that applied when its accept started.
-        using DescriptorLimit limit = new();
-        RecordingServer server = rig.Serve(static s => s.AtReceived = static (self, data) => self.Send(data));
-        Peer open = rig.ConnectPeer(server.EndPoint!);
-        Echo(open);
-        bool isUnix = rig.IsUnix;
-        Socket[] waiting = [.. Enumerable.Range(0, 40).Select(_ => new Socket(isUnix ? AddressFamily.Unix : AddressFamily.InterNetwork, SocketType.Stream, isUnix ? ProtocolType.Unspecified : ProtocolType.Tcp))];
-        int descriptors = OpenDescriptors();
-        using (limit.Fill())
+    public void Out_of_descriptors_it_sheds_new_connections_gives_a_diagnostic_event_and_recovers_by_itself() =>
+        Run(rig =>
         {
-            long start = System.Diagnostics.Stopwatch.GetTimestamp();
-            int dialled = 0;
-            Until(() => rig.Notices.Any(static n => n.Kind == DiagnosticEventKind.DescriptorLimit), "the notice");
+            Assert.SkipWhen(rig.IsVirtual || !OperatingSystem.IsLinux(),
+                "Needs the descriptor limit of Linux; for the memory engine see MemoryFaultTests.");
+            // Before it listens: io_uring uses the limit that applied when its accept started.
+            using DescriptorLimit limit = new();
+            RecordingServer server = rig.Serve(static s => s.AtReceived = static (self, data) => self.Send(data));
+            Peer open = rig.ConnectPeer(server.EndPoint!);
             Echo(open);
-            // The first one proves nothing: the next one needs the descriptor that the first one freed.
-            Until(() => rig.Engine.Loops.Sum(static l => l.Counters.AcceptsShed) >= 3, "three connections to be shed, one after the other");
-            // With a rest of a tenth of a second between two.
-            Assert.True(System.Diagnostics.Stopwatch.GetElapsedTime(start).TotalMilliseconds > 150);
+            bool isUnix = rig.IsUnix;
+            Socket[] waiting = [.. Enumerable.Range(0, 40)
+                .Select(_ => new Socket(isUnix ? AddressFamily.Unix : AddressFamily.InterNetwork, SocketType.Stream,
+                    isUnix ? ProtocolType.Unspecified : ProtocolType.Tcp))];
+            int descriptors = OpenDescriptors();
+            using (limit.Fill())
+            {
+                long start = System.Diagnostics.Stopwatch.GetTimestamp();
+                int dialled = 0;
+                Until(() => rig.Notices.Any(static n => n.Kind == DiagnosticEventKind.DescriptorLimit), "the notice");
+                Echo(open);
+                // The first one proves nothing: the next one needs the descriptor that the first one freed.
+                Until(() => rig.Engine.Loops.Sum(static l => l.Counters.AcceptsShed) >= 3,
+                    "three connections to be shed, one after the other");
+                // With a rest of a tenth of a second between two.
+                Assert.True(System.Diagnostics.Stopwatch.GetElapsedTime(start).TotalMilliseconds > 150);
+                Echo(open);
+
+                // A late release by the previous test frees a descriptor for one, which takes it: then another one
+                // connects instead.
+                void Until(Func<bool> condition, string what) => rig.Until(
+                    () =>
+                    {
+                        for (; dialled < Math.Min(4 + server.SessionCount - 1, waiting.Length); dialled++)
+                            waiting[dialled].Connect(server.EndPoint!);
+                        return condition();
+                    },
+                    what);
+            }
+
+            foreach (Socket socket in waiting) socket.Dispose();
+            // Their descriptors were counted, and are closed: nothing may have taken their place.
+            rig.Until(() => OpenDescriptors() <= descriptors - waiting.Length, "every descriptor to be given back");
+            Peer after = rig.ConnectPeer(server.EndPoint!);
+            Echo(after);
             Echo(open);
+            DiagnosticEvent notice = Assert.Single(rig.Notices,
+                static n => n.Kind == DiagnosticEventKind.DescriptorLimit);
+            Assert.StartsWith("Cannot accept: ", notice.Message, StringComparison.Ordinal);
 
-            // A late release by the previous test frees a descriptor for one, which takes it: then another one connects
-            // instead.
-            void Until(Func<bool> condition, string what) => rig.Until(
-                () =>
-                {
-                    for (; dialled < Math.Min(4 + server.SessionCount - 1, waiting.Length); dialled++) waiting[dialled].Connect(server.EndPoint!);
-                    return condition();
-                },
-                what);
-        }
+            static int OpenDescriptors() => Directory.GetFileSystemEntries("/proc/self/fd").Length;
 
-        foreach (Socket socket in waiting) socket.Dispose();
-        // Their descriptors were counted, and are closed: nothing may have taken their place.
-        rig.Until(() => OpenDescriptors() <= descriptors - waiting.Length, "every descriptor to be given back");
-        Peer after = rig.ConnectPeer(server.EndPoint!);
-        Echo(after);
-        Echo(open);
-        DiagnosticEvent notice = Assert.Single(rig.Notices, static n => n.Kind == DiagnosticEventKind.DescriptorLimit);
-        Assert.StartsWith("Cannot accept: ", notice.Message, StringComparison.Ordinal);
-
-        static int OpenDescriptors() => Directory.GetFileSystemEntries("/proc/self/fd").Length;
-
-        static void Echo(Peer peer)
-        {
-            peer.Write("hello");
-            Assert.Equal("hello", peer.ReadText(5));
-        }
-    });
+            static void Echo(Peer peer)
+            {
+                peer.Write("hello");
+                Assert.Equal("hello", peer.ReadText(5));
+            }
+        });
 
     [Fact, Contract(14)]
     public void Signals_that_interrupt_system_calls_change_nothing() => Run(rig =>
@@ -347,11 +365,15 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
     [System.Runtime.Versioning.UnsupportedOSPlatform("windows")]
     private static void SendSignals(Rig rig)
     {
-        using PosixSignalRegistration registration = PosixSignalRegistration.Create(PosixSignal.SIGWINCH, static context => context.Cancel = true);
-        Server server = rig.Keep(new Server(new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }, static () => new EchoSession()));
+        using PosixSignalRegistration registration = PosixSignalRegistration.Create(PosixSignal.SIGWINCH,
+            static context => context.Cancel = true);
+        Server server = rig.Keep(new Server(new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() },
+            static () => new EchoSession()));
         rig.Await(server.StartAsync());
         Peer peer = rig.ConnectPeer(server.EndPoint!);
-        int[] threads = [.. Directory.GetDirectories("/proc/self/task").Where(static t => File.ReadAllText(Path.Combine(t, "comm")).StartsWith("conformance", StringComparison.Ordinal)).Select(static t => int.Parse(Path.GetFileName(t), System.Globalization.CultureInfo.InvariantCulture))];
+        int[] threads = [.. Directory.GetDirectories("/proc/self/task").Where(
+            static t => File.ReadAllText(Path.Combine(t, "comm")).StartsWith("conformance", StringComparison.Ordinal))
+            .Select(static t => int.Parse(Path.GetFileName(t), System.Globalization.CultureInfo.InvariantCulture))];
         Assert.NotEmpty(threads);
         byte[] message = Pattern(20_000);
         for (int i = 0; i < 200; i++)
@@ -435,7 +457,8 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
                 case 4 or 5:
                     session.ResumeReceiving();
                     break;
-                case 6 when Loop.Current is { ActiveConnection: not null } && session.IsConnected && !session.Saw("disconnected"):
+                case 6 when Loop.Current is { ActiveConnection: not null } && session.IsConnected
+                    && !session.Saw("disconnected"):
                     session.CallStartTimer(TimeSpan.FromMilliseconds(1));
                     break;
                 case 7:
@@ -493,7 +516,8 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
             ulong* limits = stackalloc ulong[2];
             Assert.Equal(0, GetLimit(FileLimit, limits));
             (_before, _hard) = (limits[0], limits[1]);
-            long highest = Directory.GetFileSystemEntries("/proc/self/fd").Max(static f => long.Parse(Path.GetFileName(f), System.Globalization.CultureInfo.InvariantCulture));
+            long highest = Directory.GetFileSystemEntries("/proc/self/fd")
+                .Max(static f => long.Parse(Path.GetFileName(f), System.Globalization.CultureInfo.InvariantCulture));
             _limit = (ulong)highest + Room;
             Set(_limit);
         }
@@ -513,7 +537,8 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
             const int Count = 12;
             using PoolThreads threads = new(Count);
             using Barrier all = new(Count);
-            Assert.True(Task.WaitAll([.. Enumerable.Range(0, Count).Select(_ => Task.Run(() => all.SignalAndWait(20_000)))], 30_000));
+            Assert.True(Task.WaitAll(
+                [.. Enumerable.Range(0, Count).Select(_ => Task.Run(() => all.SignalAndWait(20_000)))], 30_000));
         }
 
         public void Dispose()

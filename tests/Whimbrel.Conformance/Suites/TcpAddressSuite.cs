@@ -7,7 +7,8 @@ namespace Whimbrel.Conformance;
 public abstract class TcpAddressSuite(Transport transport) : Suite(transport)
 {
     private static RecordingServer ServeAt(Rig rig, IPAddress address, bool dualMode = true) =>
-        rig.Serve(static s => s.AtReceived = static (x, data) => x.Send(data), new ServerOptions { Engine = rig.Engine, EndPoint = new IPEndPoint(address, 0), DualMode = dualMode });
+        rig.Serve(static s => s.AtReceived = static (x, data) => x.Send(data),
+            new ServerOptions { Engine = rig.Engine, EndPoint = new IPEndPoint(address, 0), DualMode = dualMode });
 
     private static int PortOf(Server server) => ((IPEndPoint)server.EndPoint!).Port;
 
@@ -22,7 +23,8 @@ public abstract class TcpAddressSuite(Transport transport) : Suite(transport)
     public void A_taken_port_is_reported_with_its_holder() => Run(rig =>
     {
         RecordingServer holder = rig.Serve();
-        RecordingServer server = rig.MakeServer(null, new ServerOptions { Engine = rig.Engine, EndPoint = holder.EndPoint });
+        RecordingServer server = rig.MakeServer(null,
+            new ServerOptions { Engine = rig.Engine, EndPoint = holder.EndPoint });
         NetworkException e = Assert.Throws<NetworkException>(() => rig.Await(server.StartAsync()));
         Assert.Equal(ErrorCategory.Bind, e.Error.Category);
         Assert.NotEqual(0, e.Error.Code);
@@ -40,7 +42,8 @@ public abstract class TcpAddressSuite(Transport transport) : Suite(transport)
     public void An_address_of_another_machine_cannot_be_bound() => Run(rig =>
     {
         // From the block reserved for documentation.
-        RecordingServer server = rig.MakeServer(null, new ServerOptions { Engine = rig.Engine, EndPoint = new IPEndPoint(IPAddress.Parse("203.0.113.1"), 0) });
+        RecordingServer server = rig.MakeServer(null,
+            new ServerOptions { Engine = rig.Engine, EndPoint = new IPEndPoint(IPAddress.Parse("203.0.113.1"), 0) });
         NetworkException e = Assert.Throws<NetworkException>(() => rig.Await(server.StartAsync()));
         Assert.Equal(ErrorCategory.Bind, e.Error.Category);
         Assert.Contains("none of this machine's", e.Message, StringComparison.Ordinal);
@@ -61,7 +64,8 @@ public abstract class TcpAddressSuite(Transport transport) : Suite(transport)
         Assert.SkipUnless(Socket.OSSupportsIPv6, "This machine has no IPv6.");
         RecordingServer server = ServeAt(rig, IPAddress.IPv6Loopback);
         Echo(rig, server.EndPoint!);
-        RecordingSession client = rig.Connect(server.EndPoint!, static s => s.AtConnected = static x => x.Send("six"u8));
+        RecordingSession client = rig.Connect(server.EndPoint!,
+            static s => s.AtConnected = static x => x.Send("six"u8));
         client.UntilReceived(3);
         Assert.Equal(AddressFamily.InterNetworkV6, client.LocalEndPoint!.AddressFamily);
         Assert.Equal(client.LocalEndPoint, server.Session(1).RemoteEndPoint);
@@ -119,7 +123,12 @@ public abstract class TcpAddressSuite(Transport transport) : Suite(transport)
     public void A_client_that_may_not_use_its_local_address_gets_that_error() => Run(rig =>
     {
         RecordingServer server = rig.Serve();
-        RecordingClient client = rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint, LocalEndPoint = new IPEndPoint(IPAddress.Parse("203.0.113.1"), 0) });
+        RecordingClient client = rig.MakeClient(new ClientOptions
+        {
+            Engine = rig.Engine,
+            EndPoint = server.EndPoint,
+            LocalEndPoint = new IPEndPoint(IPAddress.Parse("203.0.113.1"), 0)
+        });
         NetworkException e = Assert.Throws<NetworkException>(() => rig.Await(client.ConnectAsync()));
         Assert.Equal(ErrorCategory.Unreachable, e.Error.Category);
         Assert.Equal("connecting, connect failed Unreachable", client.Attempt().Life);
@@ -144,8 +153,10 @@ public abstract class TcpAddressSuite(Transport transport) : Suite(transport)
     public void ReusePort_shares_a_port_between_servers_that_both_ask_for_it() => Run(rig =>
     {
         Assert.SkipUnless(OperatingSystem.IsLinux(), "SO_REUSEPORT spreads connections on Linux only.");
-        RecordingServer one = rig.Serve(null, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), ReusePort = true });
-        RecordingServer two = rig.Serve(null, new ServerOptions { Engine = rig.Engine, EndPoint = one.EndPoint, ReusePort = true });
+        RecordingServer one = rig.Serve(null,
+            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), ReusePort = true });
+        RecordingServer two = rig.Serve(null,
+            new ServerOptions { Engine = rig.Engine, EndPoint = one.EndPoint, ReusePort = true });
         for (int i = 0; i < 20; i++) rig.ConnectPeer(one.EndPoint!);
         rig.Until(() => one.AcceptedCount + two.AcceptedCount == 20, "all to be accepted by one of the two");
     });
@@ -155,8 +166,25 @@ public abstract class TcpAddressSuite(Transport transport) : Suite(transport)
     {
         RecordingServer server = rig.Serve(
             static s => s.AtReceived = static (x, data) => x.Send(data),
-            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), NoDelay = false, KeepAlive = true, ReceiveBufferBytes = 16 * 1024, SendBufferBytes = 16 * 1024, Backlog = 1 });
-        RecordingClient client = rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint, NoDelay = false, KeepAlive = true, ReceiveBufferBytes = 16 * 1024, SendBufferBytes = 16 * 1024 });
+            new ServerOptions
+            {
+                Engine = rig.Engine,
+                EndPoint = rig.NewAddress(),
+                NoDelay = false,
+                KeepAlive = true,
+                ReceiveBufferBytes = 16 * 1024,
+                SendBufferBytes = 16 * 1024,
+                Backlog = 1
+            });
+        RecordingClient client = rig.MakeClient(new ClientOptions
+        {
+            Engine = rig.Engine,
+            EndPoint = server.EndPoint,
+            NoDelay = false,
+            KeepAlive = true,
+            ReceiveBufferBytes = 16 * 1024,
+            SendBufferBytes = 16 * 1024
+        });
         RecordingSession session = rig.Connect(client);
         byte[] data = Pattern(900_000);
         session.Send(data);

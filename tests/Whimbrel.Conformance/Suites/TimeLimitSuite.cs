@@ -9,9 +9,18 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
 
     private static readonly SessionPhase s_long = new("the day", TimeSpan.FromDays(1));
 
-    private static RecordingServer Serve(Rig rig, Action<RecordingSession>? setUp, TimeSpan receive = default, TimeSpan send = default) => rig.Serve(
-        setUp,
-        new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), ReceiveTimeout = receive, SendTimeout = send, SendLimitBytes = 64 * 1024 * 1024, SlowConsumer = SlowConsumer.Wait });
+    private static RecordingServer Serve(Rig rig, Action<RecordingSession>? setUp, TimeSpan receive = default,
+        TimeSpan send = default) => rig.Serve(
+            setUp,
+            new ServerOptions
+            {
+                Engine = rig.Engine,
+                EndPoint = rig.NewAddress(),
+                ReceiveTimeout = receive,
+                SendTimeout = send,
+                SendLimitBytes = 64 * 1024 * 1024,
+                SlowConsumer = SlowConsumer.Wait
+            });
 
     /// <summary>The real wall clock and the timers' clock may differ by a tick, and a phase uses a coarse
     /// clock.</summary>
@@ -19,7 +28,8 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
     {
         TimeSpan slack = rig.IsVirtual ? TimeSpan.Zero : TimeSpan.FromMilliseconds(30);
         Assert.True(to - from >= limit - slack, $"after {to - from}");
-        if (rig.IsVirtual) Assert.True(to - from <= (limit * 1.25) + TimeSpan.FromMilliseconds(20), $"after {to - from}");
+        if (rig.IsVirtual)
+            Assert.True(to - from <= (limit * 1.25) + TimeSpan.FromMilliseconds(20), $"after {to - from}");
     }
 
     // ------------------------------------------------------------------ silence
@@ -32,7 +42,8 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
             rig,
             s =>
             {
-                s.AtConnected = static x => x.CallStartTimer(TimeSpan.FromMilliseconds(20), TimeSpan.FromMilliseconds(20));
+                s.AtConnected = static x => x.CallStartTimer(TimeSpan.FromMilliseconds(20),
+                    TimeSpan.FromMilliseconds(20));
                 s.AtTimer = static (x, _) => x.Send("."u8);
                 s.AtDisconnecting = (_, _) => ended = rig.Engine.UtcNow;
             },
@@ -114,7 +125,8 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
     [Fact, Contract(19)]
     public void A_peer_that_reads_nothing_is_reset_by_the_send_limit() => Run(rig =>
     {
-        RecordingServer server = Serve(rig, static s => s.AtReceived = static (x, _) => x.Send(new byte[16 * 1024 * 1024]), send: s_limit);
+        RecordingServer server = Serve(rig,
+            static s => s.AtReceived = static (x, _) => x.Send(new byte[16 * 1024 * 1024]), send: s_limit);
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         rig.Pass(s_limit * 2);
@@ -123,7 +135,8 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
         peer.Write("more");
         Assert.Equal(CloseCause.SendTimeout, session.End());
         Assert.True(session.BytesSent < 16 * 1024 * 1024);
-        Assert.Equal($"aborted because the peer took nothing for SendTimeout; {(16 * 1024 * 1024) - session.BytesSent:n0} accepted bytes were not sent", session.Reason.ToString());
+        Assert.Equal($"aborted because the peer took nothing for SendTimeout; "
+            + $"{(16 * 1024 * 1024) - session.BytesSent:n0} accepted bytes were not sent", session.Reason.ToString());
         peer.Close();
     });
 
@@ -131,9 +144,11 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
     public void A_peer_that_reads_slowly_keeps_its_connection() => Run(rig =>
     {
         const int Length = 24 * 1024 * 1024;
-        RecordingServer server = Serve(rig, static s => s.AtReceived = static (x, _) => x.Send(new byte[Length]), send: s_limit);
+        RecordingServer server = Serve(rig, static s => s.AtReceived = static (x, _) => x.Send(new byte[Length]),
+            send: s_limit);
         // If the machine was suspended for the limit, the server is right to close it: try again with another one.
-        for (int i = 0; !TryTakeSlowly(rig, server, Length, i); i++) Assert.True(i < 100, "the machine stands still again and again");
+        for (int i = 0; !TryTakeSlowly(rig, server, Length, i); i++)
+            Assert.True(i < 100, "the machine stands still again and again");
     });
 
     /// <summary>Returns false if nothing ran for so long that the limit may have passed, although the peer was about to
@@ -186,7 +201,8 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
         RecordingSession session = server.Connected();
         rig.Pass(s_limit * 2);
         Assert.True(session.IsConnected);
-        Assert.Equal((TimeSpan.Zero, TimeSpan.FromSeconds(30), TimeSpan.Zero), (session.ReceiveTimeout, session.SendTimeout, session.IdleTimeout));
+        Assert.Equal((TimeSpan.Zero, TimeSpan.FromSeconds(30), TimeSpan.Zero),
+            (session.ReceiveTimeout, session.SendTimeout, session.IdleTimeout));
         Assert.Throws<ArgumentOutOfRangeException>(() => session.ReceiveTimeout = TimeSpan.FromMilliseconds(99));
         Assert.Throws<ArgumentOutOfRangeException>(() => session.IdleTimeout = TimeSpan.FromDays(8));
         Assert.Throws<ArgumentOutOfRangeException>(() => session.SendTimeout = TimeSpan.FromTicks(-1));
@@ -215,7 +231,8 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
         peer.Close();
         RecordingSession session = server.Session();
         Assert.Equal(CloseCause.ReceiveTimeout, session.End());
-        Assert.Equal("connecting, connected, timeout ReceiveTimeout, timeout ReceiveTimeout, timeout ReceiveTimeout, disconnected ReceiveTimeout", session.Life);
+        Assert.Equal("connecting, connected, timeout ReceiveTimeout, timeout ReceiveTimeout, timeout ReceiveTimeout, "
+            + "disconnected ReceiveTimeout", session.Life);
     });
 
     // ------------------------------------------------------------------ phases
@@ -240,7 +257,8 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
         Assert.Equal(CloseCause.PhaseTimeout, session.End());
         Assert.Equal("the request head took longer than 0.2 s", session.Reason.ToString());
         Assert.IsType<TimeoutException>(session.Reason.Exception);
-        Assert.Equal((CloseInitiator.Library, ErrorCategory.Timeout), (session.Reason.Initiator, session.Reason.Error.Category));
+        Assert.Equal((CloseInitiator.Library, ErrorCategory.Timeout),
+            (session.Reason.Initiator, session.Reason.Error.Category));
         CheckTime(rig, began, ended, s_limit);
     });
 
@@ -279,7 +297,8 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
         int index = 0;
         Peer? peer;
         // If the machine was suspended for the limit, the server is right to close it: try again with another one.
-        while ((peer = SixMessages(rig, server)) is null) Assert.True(++index < 100, "the machine stands still again and again");
+        while ((peer = SixMessages(rig, server)) is null)
+            Assert.True(++index < 100, "the machine stands still again and again");
         rig.Pass(s_limit * 2);
         Assert.True(server.Session(index).IsConnected);
         peer.Write("x");
@@ -423,7 +442,8 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Session();
         Assert.Equal(CloseCause.UserException, session.End());
-        Assert.Equal("connecting, connected, timeout PhaseTimeout, error InvalidDataException, disconnected UserException", session.Life);
+        Assert.Equal("connecting, connected, timeout PhaseTimeout, error InvalidDataException, disconnected "
+            + "UserException", session.Life);
         peer.Close();
     });
 
@@ -455,7 +475,8 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
         Assert.Empty(peer.ReadToEnd());
         peer.Close();
         session.End();
-        Assert.Equal("connecting, connected, received 8, handshaked, timeout PhaseTimeout, disconnected PhaseTimeout", session.Life);
+        Assert.Equal("connecting, connected, received 8, handshaked, timeout PhaseTimeout, disconnected PhaseTimeout",
+            session.Life);
     });
 
     [Fact, Contract(19)]
@@ -479,7 +500,8 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
         Assert.True(server.Session().IsConnected);
         drips.Close();
         Assert.Equal(CloseCause.PhaseTimeout, server.Session(1).End());
-        Assert.Contains("the request body came with less than 100 bytes per second", server.Session(1).Reason.ToString(), StringComparison.Ordinal);
+        Assert.Contains("the request body came with less than 100 bytes per second",
+            server.Session(1).Reason.ToString(), StringComparison.Ordinal);
         honest.Close();
         Assert.Equal(CloseCause.PeerClosed, server.Session().End());
     });

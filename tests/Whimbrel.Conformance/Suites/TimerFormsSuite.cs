@@ -67,7 +67,8 @@ public abstract class TimerFormsSuite(Transport transport) : TrafficSuite(transp
             }
         });
         rig.Until(() => cancelled.Story == "cancelled ", "the notice");
-        rig.Until(() => periodic.Story.EndsWith("cancelled ", StringComparison.Ordinal), "the notice of the periodic timer");
+        rig.Until(() => periodic.Story.EndsWith("cancelled ", StringComparison.Ordinal),
+            "the notice of the periodic timer");
         rig.Pass(Ms(10));
         rig.Settle();
         Assert.Equal(("fired ", "cancelled ", ""), (once.Story, cancelled.Story, never.Story));
@@ -149,7 +150,8 @@ public abstract class TimerFormsSuite(Transport transport) : TrafficSuite(transp
             backAndForth.Start(Ms(20));
             backAndForth.Start(Ms(15));
         });
-        rig.Until(() => later.FiredAt.Count == 1 && sooner.FiredAt.Count == 1 && backAndForth.FiredAt.Count == 1, "all three");
+        rig.Until(() => later.FiredAt.Count == 1 && sooner.FiredAt.Count == 1 && backAndForth.FiredAt.Count == 1,
+            "all three");
         rig.Pass(Ms(40));
         rig.Settle();
         Assert.True(later.FiredAt[0] - start >= 30);
@@ -157,7 +159,9 @@ public abstract class TimerFormsSuite(Transport transport) : TrafficSuite(transp
         Assert.True(backAndForth.FiredAt[0] - start >= 15);
         Assert.Equal(("fired ", "fired ", "fired "), (later.Story, sooner.Story, backAndForth.Story));
         rig.OnLoop(loop, () => Assert.Equal(0, loop.Timers.Count));
-        if (rig.IsVirtual && onLoop) Assert.Equal((30, 5, 15), (later.FiredAt[0] - start, sooner.FiredAt[0] - start, backAndForth.FiredAt[0] - start));
+        if (rig.IsVirtual && onLoop)
+            Assert.Equal((30, 5, 15),
+                (later.FiredAt[0] - start, sooner.FiredAt[0] - start, backAndForth.FiredAt[0] - start));
     });
 
     [Fact]
@@ -268,7 +272,8 @@ public abstract class TimerFormsSuite(Transport transport) : TrafficSuite(transp
         loop.StartTimer(start.AddMilliseconds(30).ToOffset(TimeSpan.FromHours(9)), _ => firedAt = rig.Engine.UtcNow);
         loop.StartTimer(start.AddDays(-1), _ => Interlocked.Increment(ref past));
         loop.StartTimer(DateTimeOffset.MinValue, (_, _) => Interlocked.Increment(ref past));
-        LoopTimer far = loop.StartTimer(DateTimeOffset.MaxValue, static _ => throw new InvalidOperationException("before its time"));
+        LoopTimer far = loop.StartTimer(DateTimeOffset.MaxValue,
+            static _ => throw new InvalidOperationException("before its time"));
         rig.Until(() => Volatile.Read(ref past) == 2, "those of the past");
         rig.Until(() => firedAt != default, "the moment");
         // The real clock may be changed by other programs, and is coarser than it looks.
@@ -390,11 +395,13 @@ public abstract class TimerFormsSuite(Transport transport) : TrafficSuite(transp
         LoopTimer timer = new(loop);
         using CancellationTokenSource source = new();
         timer.Start(s_long);
-        Task<bool>[] waits = [.. Enumerable.Range(0, 5).Select(i => StartElsewhere(rig, () => timer.WaitAsync(i == 2 ? source.Token : default)))];
+        Task<bool>[] waits = [.. Enumerable.Range(0, 5)
+            .Select(i => StartElsewhere(rig, () => timer.WaitAsync(i == 2 ? source.Token : default)))];
         rig.OnLoop(loop, static () => { });
         source.Cancel();
         rig.Until(() => waits[2].IsCompleted, "the one that gives up");
-        Assert.Equal(source.Token, Assert.ThrowsAny<OperationCanceledException>(() => waits[2].GetAwaiter().GetResult()).CancellationToken);
+        Assert.Equal(source.Token,
+            Assert.ThrowsAny<OperationCanceledException>(() => waits[2].GetAwaiter().GetResult()).CancellationToken);
         Assert.ThrowsAny<OperationCanceledException>(() => rig.Await(timer.WaitAsync(source.Token)));
         Assert.False(waits[0].IsCompleted);
         timer.Start(Ms(1)); // a wait continues over a restart
@@ -423,7 +430,8 @@ public abstract class TimerFormsSuite(Transport transport) : TrafficSuite(transp
         Assert.True(rig.Engine.NowMs - start >= 20);
         rig.Elsewhere(source.Cancel);
         rig.Until(() => given.IsCompleted, "the cancel");
-        Assert.Equal(source.Token, Assert.ThrowsAny<OperationCanceledException>(() => given.GetAwaiter().GetResult()).CancellationToken);
+        Assert.Equal(source.Token,
+            Assert.ThrowsAny<OperationCanceledException>(() => given.GetAwaiter().GetResult()).CancellationToken);
         Assert.ThrowsAny<OperationCanceledException>(() => rig.Await(loop.DelayAsync(s_long, source.Token)));
         Assert.Throws<ArgumentOutOfRangeException>(() => rig.Await(loop.DelayAsync(Ms(-1))));
         rig.Until(() => loop.Timers.Count == 0, "nothing to be left");
@@ -444,7 +452,8 @@ public abstract class TimerFormsSuite(Transport transport) : TrafficSuite(transp
             timer.Start(s_long);
             long start = rig.Engine.NowMs;
             story += timer.Wait(Ms(20)) ? "fired " : "not ";
-            story += rig.Engine.NowMs - start is >= 15 and < 15_000 ? "in time" : "wrong"; // the runtime's own wait may end a tick early
+            // the runtime's own wait may end a tick early
+            story += rig.Engine.NowMs - start is >= 15 and < 15_000 ? "in time" : "wrong";
             loop.Post(timer.Cancel);
             story += timer.Wait(Ms(10_000)) ? " fired" : " cancelled";
             Assert.Throws<ArgumentOutOfRangeException>(() => timer.Wait(Ms(-2)));
@@ -461,7 +470,9 @@ public abstract class TimerFormsSuite(Transport transport) : TrafficSuite(transp
         for (int i = 0; i < 2; i++)
         {
             rig.OnLoop(rig.Engine.GetLoop(i), () =>
-                Assert.Contains("would stop its own loop", Assert.Throws<InvalidOperationException>(() => timer.Wait(Ms(1))).Message, StringComparison.Ordinal));
+                Assert.Contains("would stop its own loop",
+                    Assert.Throws<InvalidOperationException>(() => timer.Wait(Ms(1))).Message,
+                    StringComparison.Ordinal));
         }
     });
 
@@ -506,12 +517,17 @@ public abstract class TimerFormsSuite(Transport transport) : TrafficSuite(transp
     {
         rig.Expect("a timer threw");
         Loop loop = Started(rig);
-        RecordingTimer timer = new(loop) { At = static (_, isCancelled) => throw (isCancelled ? new InvalidDataException("at the cancel") : new InvalidOperationException("at the firing")) };
+        RecordingTimer timer = new(loop)
+        {
+            At = static (_, isCancelled) => throw (isCancelled
+                ? new InvalidDataException("at the cancel") : new InvalidOperationException("at the firing"))
+        };
         timer.Start(Ms(1));
         Assert.True(Await(rig, StartElsewhere(rig, () => timer.WaitAsync())));
         timer.Start(s_long);
         timer.Cancel();
-        rig.Until(() => rig.Notices.Count(static n => n.Kind == DiagnosticEventKind.UserException) == 2, "both notices");
+        rig.Until(() => rig.Notices.Count(static n => n.Kind == DiagnosticEventKind.UserException) == 2,
+            "both notices");
         Assert.Contains(rig.Notices, static n => n.Message.Contains("at the cancel", StringComparison.Ordinal));
         rig.OnLoop(loop, static () => { });
     });
@@ -545,7 +561,8 @@ public abstract class TimerFormsSuite(Transport transport) : TrafficSuite(transp
 
         rig.Until(() => Volatile.Read(ref left) == 0, "all to fire");
         Volatile.Write(ref stop, true);
-        Assert.True(early.Count == 0, string.Join(", ", early.Select(static e => e.ToString("0.000", CultureInfo.InvariantCulture))));
+        Assert.True(early.Count == 0,
+            string.Join(", ", early.Select(static e => e.ToString("0.000", CultureInfo.InvariantCulture))));
     });
 
     private static void Do(Rig rig, Loop loop, bool onLoop, Action action)

@@ -42,32 +42,34 @@ public abstract class TimerSuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact]
-    public void An_async_callback_of_a_timer_runs_one_at_a_time_and_what_it_throws_later_is_a_diagnostic_event() => Run(rig =>
-    {
-        rig.Expect("a timer threw InvalidDataException");
-        rig.Serve();
-        Loop loop = rig.Engine.GetLoop(0);
-        TaskCompletionSource release = new(TaskCreationOptions.RunContinuationsAsynchronously);
-        int began = 0, ticks = 0;
-        TimeSpan often = TimeSpan.FromMilliseconds(1);
-        LoopTimer slow = loop.StartTimer(
-            often,
-            async _ =>
-            {
-                if (Interlocked.Increment(ref began) > 1) return;
-                await release.Task;
-                throw new InvalidDataException("late");
-            },
-            null,
-            often);
-        LoopTimer other = loop.StartTimer(often, _ => ticks++, null, often);
-        rig.Until(() => Volatile.Read(ref ticks) >= 20, "the other timer to fire");
-        Assert.Equal(1, Volatile.Read(ref began));
-        release.SetResult();
-        rig.Until(() => Volatile.Read(ref began) > 1 && rig.Notices.Any(static n => n.Exception is InvalidDataException), "the next firing and the notice");
-        slow.Cancel();
-        other.Cancel();
-    });
+    public void An_async_callback_of_a_timer_runs_one_at_a_time_and_what_it_throws_later_is_a_diagnostic_event() =>
+        Run(rig =>
+        {
+            rig.Expect("a timer threw InvalidDataException");
+            rig.Serve();
+            Loop loop = rig.Engine.GetLoop(0);
+            TaskCompletionSource release = new(TaskCreationOptions.RunContinuationsAsynchronously);
+            int began = 0, ticks = 0;
+            TimeSpan often = TimeSpan.FromMilliseconds(1);
+            LoopTimer slow = loop.StartTimer(
+                often,
+                async _ =>
+                {
+                    if (Interlocked.Increment(ref began) > 1) return;
+                    await release.Task;
+                    throw new InvalidDataException("late");
+                },
+                null,
+                often);
+            LoopTimer other = loop.StartTimer(often, _ => ticks++, null, often);
+            rig.Until(() => Volatile.Read(ref ticks) >= 20, "the other timer to fire");
+            Assert.Equal(1, Volatile.Read(ref began));
+            release.SetResult();
+            rig.Until(() => Volatile.Read(ref began) > 1
+                && rig.Notices.Any(static n => n.Exception is InvalidDataException), "the next firing and the notice");
+            slow.Cancel();
+            other.Cancel();
+        });
 
     [Fact, Contract(14)]
     public void Timers_fire_in_the_order_of_their_due_times() => Run(rig =>
@@ -91,7 +93,8 @@ public abstract class TimerSuite(Transport transport) : TrafficSuite(transport)
         });
         rig.Until(() => Volatile.Read(ref count) == dues.Length, "all timers to fire");
         // Started one after the other, so the clock may have advanced meanwhile.
-        for (int i = 1; i < fired.Count; i++) Assert.True(fired[i] >= fired[i - 1] - (rig.IsVirtual ? 0 : 20), $"{fired[i]} after {fired[i - 1]}");
+        for (int i = 1; i < fired.Count; i++)
+            Assert.True(fired[i] >= fired[i - 1] - (rig.IsVirtual ? 0 : 20), $"{fired[i]} after {fired[i - 1]}");
     });
 
     [Fact, Contract(14)]
@@ -104,7 +107,8 @@ public abstract class TimerSuite(Transport transport) : TrafficSuite(transport)
         rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         LoopTimer? timer = null;
-        rig.OnLoop(session, () => timer = session.CallStartTimer(TimeSpan.FromMilliseconds(1), TimeSpan.FromMilliseconds(2)));
+        rig.OnLoop(session,
+            () => timer = session.CallStartTimer(TimeSpan.FromMilliseconds(1), TimeSpan.FromMilliseconds(2)));
         Assert.Equal(TimeSpan.FromMilliseconds(2), timer!.Period);
         rig.Until(() => session.Count("timer") == 5, "five firings");
         rig.Pass(TimeSpan.FromMilliseconds(15));
@@ -121,7 +125,8 @@ public abstract class TimerSuite(Transport transport) : TrafficSuite(transport)
         int fired = 0;
         int duringBlock = 0;
         LoopTimer? timer = null;
-        rig.OnLoop(loop, () => timer = loop.StartTimer(TimeSpan.FromMilliseconds(10), _ => fired++, null, TimeSpan.FromMilliseconds(10)));
+        rig.OnLoop(loop, () => timer = loop.StartTimer(TimeSpan.FromMilliseconds(10), _ => fired++, null,
+            TimeSpan.FromMilliseconds(10)));
         rig.OnLoop(loop, () =>
         {
             duringBlock = fired;
@@ -145,7 +150,8 @@ public abstract class TimerSuite(Transport transport) : TrafficSuite(transport)
         List<LoopTimer> timers = [];
         Action act = () =>
         {
-            for (int i = 0; i < 20; i++) timers.Add(loop.StartTimer(TimeSpan.FromMilliseconds(30), _ => Interlocked.Increment(ref fired)));
+            for (int i = 0; i < 20; i++)
+                timers.Add(loop.StartTimer(TimeSpan.FromMilliseconds(30), _ => Interlocked.Increment(ref fired)));
             foreach (LoopTimer timer in timers) timer.Cancel();
             foreach (LoopTimer timer in timers) timer.Cancel();
         };
@@ -255,22 +261,26 @@ public abstract class TimerSuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact, Contract(4, 14)]
-    public void An_exception_of_a_loops_timer_is_a_diagnostic_event_and_of_a_sessions_timer_ends_the_session() => Run(rig =>
-    {
-        rig.Expect("a timer threw");
-        RecordingServer server = rig.Serve(static s => s.AtTimer = static (_, _) => throw new InvalidOperationException("on purpose"));
-        rig.ConnectPeer(server.EndPoint!);
-        RecordingSession session = server.Connected();
-        bool after = false;
-        session.Loop.StartTimer(TimeSpan.Zero, static _ => throw new InvalidOperationException("on purpose"));
-        session.Loop.StartTimer(TimeSpan.FromMilliseconds(1), _ => Volatile.Write(ref after, true));
-        rig.Until(() => Volatile.Read(ref after), "the next timer");
-        Assert.Single(rig.Notices, static n => n.Kind == DiagnosticEventKind.UserException && n.Message.Contains("on purpose", StringComparison.Ordinal));
-        Assert.True(session.IsConnected);
-        rig.OnLoop(session, () => session.CallStartTimer(TimeSpan.Zero));
-        Assert.Equal(CloseCause.UserException, session.End());
-        Assert.Equal("connecting, connected, timer, error InvalidOperationException, disconnected UserException", session.Life);
-    });
+    public void An_exception_of_a_loops_timer_is_a_diagnostic_event_and_of_a_sessions_timer_ends_the_session() =>
+        Run(rig =>
+        {
+            rig.Expect("a timer threw");
+            RecordingServer server =
+                rig.Serve(static s => s.AtTimer = static (_, _) => throw new InvalidOperationException("on purpose"));
+            rig.ConnectPeer(server.EndPoint!);
+            RecordingSession session = server.Connected();
+            bool after = false;
+            session.Loop.StartTimer(TimeSpan.Zero, static _ => throw new InvalidOperationException("on purpose"));
+            session.Loop.StartTimer(TimeSpan.FromMilliseconds(1), _ => Volatile.Write(ref after, true));
+            rig.Until(() => Volatile.Read(ref after), "the next timer");
+            Assert.Single(rig.Notices, static n => n.Kind == DiagnosticEventKind.UserException
+                && n.Message.Contains("on purpose", StringComparison.Ordinal));
+            Assert.True(session.IsConnected);
+            rig.OnLoop(session, () => session.CallStartTimer(TimeSpan.Zero));
+            Assert.Equal(CloseCause.UserException, session.End());
+            Assert.Equal("connecting, connected, timer, error InvalidOperationException, disconnected UserException",
+                session.Life);
+        });
 
     [Fact, Contract(14)]
     public void A_timer_for_the_far_future_waits_and_a_negative_one_throws() => Run(rig =>
@@ -290,7 +300,8 @@ public abstract class TimerSuite(Transport transport) : TrafficSuite(transport)
         Assert.Equal(0, far);
         foreach (LoopTimer timer in timers) timer.Cancel();
         Assert.Throws<ArgumentOutOfRangeException>(() => loop.StartTimer(TimeSpan.FromTicks(-1), static _ => { }));
-        Assert.Throws<ArgumentOutOfRangeException>(() => loop.StartTimer(TimeSpan.Zero, static _ => { }, null, TimeSpan.FromTicks(-1)));
+        Assert.Throws<ArgumentOutOfRangeException>(() => loop.StartTimer(TimeSpan.Zero, static _ => { }, null,
+            TimeSpan.FromTicks(-1)));
         Assert.Throws<ArgumentNullException>(() => loop.StartTimer(TimeSpan.Zero, (Action<object?>)null!));
     });
 }

@@ -12,15 +12,20 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
 {
     private static TlsOptions Client => TestCertificates.ClientOptions;
 
-    private static ServerOptions Options(Rig rig, TlsOptions tls) => new() { Engine = rig.Engine, EndPoint = rig.NewAddress(), Tls = tls };
+    private static ServerOptions Options(Rig rig, TlsOptions tls) =>
+        new() { Engine = rig.Engine, EndPoint = rig.NewAddress(), Tls = tls };
 
-    private static RecordingServer Serve(Rig rig, TlsOptions? tls = null, Action<RecordingSession>? setUp = null) => rig.Serve(setUp, Options(rig, tls ?? TestCertificates.ServerOptions));
+    private static RecordingServer Serve(Rig rig, TlsOptions? tls = null, Action<RecordingSession>? setUp = null) =>
+        rig.Serve(setUp, Options(rig, tls ?? TestCertificates.ServerOptions));
 
-    private static TlsPeer ConnectPeer(Rig rig, Server server, TlsOptions? tls = null, string host = "chat.test") => rig.Secure(rig.ConnectPeer(server.EndPoint!), isAccepted: false, tls ?? Client, host);
+    private static TlsPeer ConnectPeer(Rig rig, Server server, TlsOptions? tls = null, string host = "chat.test") =>
+        rig.Secure(rig.ConnectPeer(server.EndPoint!), isAccepted: false, tls ?? Client, host);
 
-    private static TlsOptions With(X509Certificate2 certificate, X509Certificate2Collection? chain = null) => new() { Certificate = TlsCertificate.From(certificate, chain) };
+    private static TlsOptions With(X509Certificate2 certificate, X509Certificate2Collection? chain = null) =>
+        new() { Certificate = TlsCertificate.From(certificate, chain) };
 
-    private static ClientOptions To(Rig rig, EndPoint endPoint, TlsOptions? tls = null) => new() { Engine = rig.Engine, EndPoint = endPoint, Tls = tls ?? Client };
+    private static ClientOptions To(Rig rig, EndPoint endPoint, TlsOptions? tls = null) =>
+        new() { Engine = rig.Engine, EndPoint = endPoint, Tls = tls ?? Client };
 
     private static void Echo(RecordingSession session) => session.AtReceived = static (x, data) => x.Send(data);
 
@@ -29,7 +34,8 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
         Assert.Equal(CloseCause.TlsHandshake, session.End());
         Assert.Equal("connecting, connect failed TlsHandshake", session.Life);
         Assert.Equal(failure, session.Reason.TlsFailure);
-        Assert.Equal(failure == TlsFailure.TimedOut ? ErrorCategory.Timeout : ErrorCategory.Tls, session.Reason.Error.Category);
+        Assert.Equal(failure == TlsFailure.TimedOut ? ErrorCategory.Timeout : ErrorCategory.Tls,
+            session.Reason.Error.Category);
         return Assert.IsType<TlsException>(session.Reason.Exception);
     }
 
@@ -74,7 +80,8 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     {
         RecordingServer server = Serve(rig, setUp: Echo);
         byte[] data = Pattern(300_000);
-        RecordingSession session = rig.Connect(rig.MakeClient(To(rig, server.EndPoint!), s => s.AtConnected = x => x.Send(data)));
+        RecordingSession session = rig.Connect(rig.MakeClient(To(rig, server.EndPoint!),
+            s => s.AtConnected = x => x.Send(data)));
         session.UntilReceived(data.Length);
         Assert.Equal(data, session.Received);
         Assert.Equal("CN=chat.test", session.Tls!.PeerCertificate!.Subject);
@@ -97,40 +104,42 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     [Theory, Contract(5, 7)]
     [InlineData(false)]
     [InlineData(true)]
-    public void Data_sent_in_OnTlsHandshakeCompleted_is_sent_encrypted_before_the_data_of_OnConnected(bool isOutgoing) => Run(rig =>
-    {
-        byte[] large = Pattern(100_000);
-        List<SendResult> results = [];
-        Peer peer = Meet(rig, isOutgoing, s =>
+    public void Data_sent_in_OnTlsHandshakeCompleted_is_sent_encrypted_before_the_data_of_OnConnected(
+        bool isOutgoing) => Run(rig =>
         {
-            s.AtTlsHandshakeCompleted = (x, _) =>
+            byte[] large = Pattern(100_000);
+            List<SendResult> results = [];
+            Peer peer = Meet(rig, isOutgoing, s =>
             {
-                results.Add(x.Send("span "u8));
-                results.Add(x.Send(Outgoing.Pieces("two "u8, "pieces "u8)));
-                results.Add(x.Send("text "));
-                results.Add(x.Send(Outgoing.Owned(Owned("owned "u8), 6)));
-                ValueTask<SendResult> waiting = x.SendAsync("awaited "u8.ToArray());
-                results.Add(waiting.IsCompletedSuccessfully ? waiting.Result : SendResult.Full);
-                "reserved "u8.CopyTo(x.CallReserve(9));
-                x.CallCommit(9);
-                results.Add(x.Send(large));
-                Assert.False(x.IsConnected);
-                // With thread-pool scheduling the loop sends messages meanwhile that are too large to be batched.
-                if (!rig.IsPool) Assert.True(x.BytesPending > large.Length);
-            };
-            s.AtConnected = static x => x.Send("connected"u8);
+                s.AtTlsHandshakeCompleted = (x, _) =>
+                {
+                    results.Add(x.Send("span "u8));
+                    results.Add(x.Send(Outgoing.Pieces("two "u8, "pieces "u8)));
+                    results.Add(x.Send("text "));
+                    results.Add(x.Send(Outgoing.Owned(Owned("owned "u8), 6)));
+                    ValueTask<SendResult> waiting = x.SendAsync("awaited "u8.ToArray());
+                    results.Add(waiting.IsCompletedSuccessfully ? waiting.Result : SendResult.Full);
+                    "reserved "u8.CopyTo(x.CallReserve(9));
+                    x.CallCommit(9);
+                    results.Add(x.Send(large));
+                    Assert.False(x.IsConnected);
+                    // With thread-pool scheduling the loop sends messages meanwhile that are too large to be batched.
+                    if (!rig.IsPool) Assert.True(x.BytesPending > large.Length);
+                };
+                s.AtConnected = static x => x.Send("connected"u8);
+            });
+            Assert.Equal("span two pieces text owned awaited reserved ", peer.ReadText(44));
+            Assert.Equal(large, peer.Read(large.Length));
+            Assert.Equal("connected", peer.ReadText(9));
+            Assert.Equal([SendResult.Queued, SendResult.Queued, SendResult.Queued, SendResult.Queued, SendResult.Queued,
+                SendResult.Queued], results);
+            RecordingSession session = Nth(rig, 0);
+            Assert.Equal("connecting, handshaked, connected", session.Life);
+            peer.Write("back");
+            session.UntilReceived(4);
+            peer.Close();
+            session.End();
         });
-        Assert.Equal("span two pieces text owned awaited reserved ", peer.ReadText(44));
-        Assert.Equal(large, peer.Read(large.Length));
-        Assert.Equal("connected", peer.ReadText(9));
-        Assert.Equal([SendResult.Queued, SendResult.Queued, SendResult.Queued, SendResult.Queued, SendResult.Queued, SendResult.Queued], results);
-        RecordingSession session = Nth(rig, 0);
-        Assert.Equal("connecting, handshaked, connected", session.Life);
-        peer.Write("back");
-        session.UntilReceived(4);
-        peer.Close();
-        session.End();
-    });
 
     [Theory, Contract(1, 12)]
     [InlineData(false)]
@@ -164,7 +173,8 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
         Assert.Equal("connecting, handshaked, connect failed LocalAbort", Nth(rig, 0).Life);
         aborted.Close();
 
-        Peer paused = Meet(rig, isOutgoing: false, static s => s.AtTlsHandshakeCompleted = static (x, _) => x.PauseReceiving());
+        Peer paused = Meet(rig, isOutgoing: false,
+            static s => s.AtTlsHandshakeCompleted = static (x, _) => x.PauseReceiving());
         paused.Write("held");
         RecordingSession session = Nth(rig, 1);
         session.Until("connected");
@@ -255,7 +265,11 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     [InlineData(100)]
     public void A_handshake_that_stalls_ends_at_its_deadline(int bytes) => Run(rig =>
     {
-        TlsOptions tls = new() { Certificate = TlsCertificate.From(TestCertificates.Server), HandshakeTimeout = TimeSpan.FromMilliseconds(200) };
+        TlsOptions tls = new()
+        {
+            Certificate = TlsCertificate.From(TestCertificates.Server),
+            HandshakeTimeout = TimeSpan.FromMilliseconds(200)
+        };
         RecordingServer server = Serve(rig, tls);
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         byte[] hello = [0x16, 3, 1, 1, 0, 1, 0, 0, 252, 3, 3, .. new byte[200]];
@@ -293,7 +307,13 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     public void A_peer_without_a_whole_ClientHello_takes_no_place_and_the_oldest_is_evicted() => Run(
         rig =>
         {
-            TlsOptions tls = new() { Certificate = TlsCertificate.From(TestCertificates.Server), MaxHandshakes = 1, MaxSilent = 4, HandshakeTimeout = TimeSpan.FromMinutes(10) };
+            TlsOptions tls = new()
+            {
+                Certificate = TlsCertificate.From(TestCertificates.Server),
+                MaxHandshakes = 1,
+                MaxSilent = 4,
+                HandshakeTimeout = TimeSpan.FromMinutes(10)
+            };
             RecordingServer server = Serve(rig, tls, Echo);
             byte[] hello = HelloOf(Client);
             Peer[] silent = new Peer[4];
@@ -318,7 +338,8 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
                 TlsPeer honest = ConnectPeer(rig, server);
                 honest.Write("hello");
                 Assert.Equal("hello", honest.ReadText(5));
-                Assert.Contains("4 connections without a ClientHello wait already", Failed(server.Session(i), TlsFailure.TooMany).Message, StringComparison.Ordinal);
+                Assert.Contains("4 connections without a ClientHello wait already",
+                    Failed(server.Session(i), TlsFailure.TooMany).Message, StringComparison.Ordinal);
                 honest.Close();
                 server.Session(4 + (2 * i)).End();
                 rig.Until(() => server.ReadCounters().TlsSilent == 3, "the honest one to be silent no more");
@@ -327,7 +348,8 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
             }
 
             Assert.False(server.Session(3).IsOver);
-            Assert.Equal((3L, 3L, 3L), (server.ReadCounters().TlsSilentClosed, server.ReadCounters().TlsFailed, server.ReadCounters().TlsHandshakes));
+            Assert.Equal((3L, 3L, 3L), (server.ReadCounters().TlsSilentClosed, server.ReadCounters().TlsFailed,
+                server.ReadCounters().TlsHandshakes));
             rig.Await(server.StopAsync(TimeSpan.Zero));
             Assert.Equal((0, 0), (server.ReadCounters().TlsSilent, server.ReadCounters().TlsShaking));
         },
@@ -375,11 +397,24 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     {
         Assert.SkipUnless(OpenSslLibrary.IsUsable, OpenSslLibrary.Refusal ?? "");
         const int answerBytes = 27;
-        TlsOptions openSsl = new() { Certificate = TlsCertificate.From(TestCertificates.Server), Provider = TlsProvider.OpenSsl };
+        TlsOptions openSsl =
+            new() { Certificate = TlsCertificate.From(TestCertificates.Server), Provider = TlsProvider.OpenSsl };
         // The data queued first fills everything that the kernel and the peer accept.
-        ServerOptions options = new() { Engine = rig.Engine, EndPoint = rig.NewAddress(), Tls = openSsl, SendLimitBytes = 64 << 20, BackPressure = false };
+        ServerOptions options = new()
+        {
+            Engine = rig.Engine,
+            EndPoint = rig.NewAddress(),
+            Tls = openSsl,
+            SendLimitBytes = 64 << 20,
+            BackPressure = false
+        };
         RecordingServer server = rig.Serve(s => s.AtConnected = static x => x.Send(new byte[32 << 20]), options);
-        TlsPeer peer = ConnectPeer(rig, server, new TlsOptions { HostName = "chat.test", Roots = TestCertificates.Roots, Maker = static (o, isServer) => new OpenSslProfile(o, isServer) });
+        TlsPeer peer = ConnectPeer(rig, server, new TlsOptions
+        {
+            HostName = "chat.test",
+            Roots = TestCertificates.Roots,
+            Maker = static (o, isServer) => new OpenSslProfile(o, isServer)
+        });
         RecordingSession session = server.Connected();
         rig.Until(() => peer.IsReady, "the peer to be ready");
         for (long taken = -1; taken != session.BytesSent; rig.Settle()) taken = session.BytesSent;
@@ -404,7 +439,13 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     {
         Assert.SkipUnless(OpenSslLibrary.IsUsable, OpenSslLibrary.Refusal ?? "");
         RecordingServer server = Serve(rig, setUp: Echo);
-        TlsPeer peer = ConnectPeer(rig, server, new TlsOptions { HostName = "chat.test", Roots = TestCertificates.Roots, Protocols = SslProtocols.Tls13, Maker = static (o, isServer) => new OpenSslProfile(o, isServer) });
+        TlsPeer peer = ConnectPeer(rig, server, new TlsOptions
+        {
+            HostName = "chat.test",
+            Roots = TestCertificates.Roots,
+            Protocols = SslProtocols.Tls13,
+            Maker = static (o, isServer) => new OpenSslProfile(o, isServer)
+        });
         rig.Until(() => peer.IsReady, "the handshake");
         for (int i = 0; i < 300; i++)
         {
@@ -428,8 +469,16 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
         Assert.SkipUnless(OpenSslLibrary.IsUsable, OpenSslLibrary.Refusal ?? "");
         foreach (TlsProvider provider in (TlsProvider[])[TlsProvider.OpenSsl, TlsProvider.Portable])
         {
-            RecordingServer server = Serve(rig, new TlsOptions { Certificate = TlsCertificate.From(TestCertificates.Server), Provider = provider }, static s => s.AtConnected = static x => x.ShutdownSend());
-            TlsPeer peer = ConnectPeer(rig, server, new TlsOptions { HostName = "chat.test", Roots = TestCertificates.Roots, Protocols = SslProtocols.Tls13, Maker = static (o, isServer) => new OpenSslProfile(o, isServer) });
+            RecordingServer server = Serve(rig,
+                new TlsOptions { Certificate = TlsCertificate.From(TestCertificates.Server), Provider = provider },
+                static s => s.AtConnected = static x => x.ShutdownSend());
+            TlsPeer peer = ConnectPeer(rig, server, new TlsOptions
+            {
+                HostName = "chat.test",
+                Roots = TestCertificates.Roots,
+                Protocols = SslProtocols.Tls13,
+                Maker = static (o, isServer) => new OpenSslProfile(o, isServer)
+            });
             Assert.Empty(peer.ReadToEnd());
             RecordingSession session = server.Session();
             // A response would follow the FIN, and the connection would break.
@@ -450,7 +499,8 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     [Fact]
     public void Output_of_a_TLS_layer_after_our_end_is_dropped() => Run(rig =>
     {
-        RecordingServer server = Serve(rig, FakeTlsProfile.Server, static s => s.AtConnected = static x => x.ShutdownSend());
+        RecordingServer server = Serve(rig, FakeTlsProfile.Server,
+            static s => s.AtConnected = static x => x.ShutdownSend());
         TlsPeer peer = ConnectPeer(rig, server, FakeTlsProfile.Client);
         Assert.Empty(peer.ReadToEnd());
         RecordingSession session = server.Session();
@@ -501,7 +551,12 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
             Roots = TestCertificates.Roots,
         };
         RecordingServer server = Serve(rig, tls, Echo);
-        TlsOptions own = new() { HostName = "chat.test", Roots = TestCertificates.Roots, Certificate = TlsCertificate.From(TestCertificates.Client) };
+        TlsOptions own = new()
+        {
+            HostName = "chat.test",
+            Roots = TestCertificates.Roots,
+            Certificate = TlsCertificate.From(TestCertificates.Client)
+        };
         for (int i = 0; i < 3; i++)
         {
             TlsPeer peer = ConnectPeer(rig, server, own);
@@ -531,10 +586,13 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
         Assert.StartsWith("HTTP/1.1 400", answer, StringComparison.Ordinal);
         Assert.EndsWith("here", answer, StringComparison.Ordinal);
         string length = answer.Split("Content-Length: ")[1].Split("\r\n")[0];
-        Assert.Equal(int.Parse(length, System.Globalization.CultureInfo.InvariantCulture), answer.Split("\r\n\r\n")[1].Length);
+        Assert.Equal(int.Parse(length, System.Globalization.CultureInfo.InvariantCulture),
+            answer.Split("\r\n\r\n")[1].Length);
         peer.Close();
-        Assert.Contains("client speaks plain HTTP on a TLS port", Failed(server.Session(), TlsFailure.NotTls).Message, StringComparison.Ordinal);
-        Assert.Contains(rig.Notices, static n => n.Kind == DiagnosticEventKind.TlsHandshake && n.Page == "tls-handshake.md");
+        Assert.Contains("client speaks plain HTTP on a TLS port", Failed(server.Session(), TlsFailure.NotTls).Message,
+            StringComparison.Ordinal);
+        Assert.Contains(rig.Notices,
+            static n => n.Kind == DiagnosticEventKind.TlsHandshake && n.Page == "tls-handshake.md");
     });
 
     [Fact]
@@ -545,7 +603,8 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
         peer.Write([0x80, 0x2e, 1, 0, 2, 0, 0x15]);
         Assert.Equal([0x15, 3, 3, 0, 2, 2, 70], peer.ReadToEnd());
         peer.Close();
-        Assert.Contains("it begins with 0x802E0100", Failed(server.Session(), TlsFailure.NotTls).Message, StringComparison.Ordinal);
+        Assert.Contains("it begins with 0x802E0100", Failed(server.Session(), TlsFailure.NotTls).Message,
+            StringComparison.Ordinal);
         Peer inside = rig.ConnectPeer(server.EndPoint!);
         inside.Write([0x16, 3, 1, 0, 6, 1, 0, 0, 2, 9, 9]);
         inside.ShutdownSend();
@@ -562,17 +621,31 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
             Certificate = TlsCertificate.From(TestCertificates.Server),
             Protocols = SslProtocols.Tls13,
             ApplicationProtocols = ["chat/1"],
-            Names = new Dictionary<string, TlsOptions> { ["chat.test"] = new() { Certificate = TlsCertificate.From(TestCertificates.Server), Protocols = SslProtocols.Tls13, ApplicationProtocols = ["chat/1"] } },
+            Names = new Dictionary<string, TlsOptions>
+            {
+                ["chat.test"] = new()
+                {
+                    Certificate = TlsCertificate.From(TestCertificates.Server),
+                    Protocols = SslProtocols.Tls13,
+                    ApplicationProtocols = ["chat/1"]
+                }
+            },
             UnknownName = TlsUnknownServerName.Refuse,
         };
         RecordingServer server = Serve(rig, tls);
-        TlsPeer peer = ConnectPeer(rig, server, new TlsOptions { Roots = TestCertificates.Roots, Protocols = SslProtocols.Tls12 });
-        Assert.Contains("client offers only TLS 1.0, 1.1, 1.2; server allows TLS 1.3", Refused(rig, server, 0, peer, TlsFailure.NoCommonVersion).Message, StringComparison.Ordinal);
-        peer = ConnectPeer(rig, server, new TlsOptions { Roots = TestCertificates.Roots, ApplicationProtocols = ["mail/1"] });
-        Assert.Contains("client offers the application protocols mail/1; server has chat/1", Refused(rig, server, 1, peer, TlsFailure.NoCommonApplicationProtocol).Message, StringComparison.Ordinal);
+        TlsPeer peer = ConnectPeer(rig, server,
+            new TlsOptions { Roots = TestCertificates.Roots, Protocols = SslProtocols.Tls12 });
+        Assert.Contains("client offers only TLS 1.0, 1.1, 1.2; server allows TLS 1.3",
+            Refused(rig, server, 0, peer, TlsFailure.NoCommonVersion).Message, StringComparison.Ordinal);
+        peer = ConnectPeer(rig, server,
+            new TlsOptions { Roots = TestCertificates.Roots, ApplicationProtocols = ["mail/1"] });
+        Assert.Contains("client offers the application protocols mail/1; server has chat/1",
+            Refused(rig, server, 1, peer, TlsFailure.NoCommonApplicationProtocol).Message, StringComparison.Ordinal);
         peer = ConnectPeer(rig, server, new TlsOptions { Roots = TestCertificates.Roots }, "else.test");
-        Assert.Contains("client asks for 'else.test', which this server does not serve", Refused(rig, server, 2, peer, TlsFailure.UnknownName).Message, StringComparison.Ordinal);
-        TlsPeer good = ConnectPeer(rig, server, new TlsOptions { Roots = TestCertificates.Roots, ApplicationProtocols = ["chat/2", "chat/1"] });
+        Assert.Contains("client asks for 'else.test', which this server does not serve",
+            Refused(rig, server, 2, peer, TlsFailure.UnknownName).Message, StringComparison.Ordinal);
+        TlsPeer good = ConnectPeer(rig, server,
+            new TlsOptions { Roots = TestCertificates.Roots, ApplicationProtocols = ["chat/2", "chat/1"] });
         Assert.Equal("chat/1", server.Connected(3).Tls!.ApplicationProtocol);
         good.Close();
     });
@@ -586,9 +659,11 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
             (TestCertificates.Make("old", "chat.test", fromDays: -20, toDays: -10), "expired"),
             (TestCertificates.Make("young", "chat.test", fromDays: 10, toDays: 20), "is not valid before"),
             (TestCertificates.Make("self", "chat.test", selfSigned: true), "self-signed"),
-            (TestCertificates.Make("foreign", "chat.test", issuer: TestCertificates.OtherRoot), "not among the trusted roots"),
+            (TestCertificates.Make("foreign", "chat.test", issuer: TestCertificates.OtherRoot),
+                "not among the trusted roots"),
             (TestCertificates.Make("usage", "chat.test", forServers: false), "not meant for this use"),
-            (TestCertificates.Make("below", "chat.test", issuer: TestCertificates.Intermediate), "did not send it as an intermediate"),
+            (TestCertificates.Make("below", "chat.test", issuer: TestCertificates.Intermediate),
+                "did not send it as an intermediate"),
         ];
         foreach ((X509Certificate2 certificate, string words) in cases)
         {
@@ -606,13 +681,26 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     [Fact]
     public void A_server_refuses_bad_client_certificates() => Run(rig =>
     {
-        TlsOptions tls = new() { Certificate = TlsCertificate.From(TestCertificates.Server), ClientCertificates = TlsClientCertificates.Required, Roots = TestCertificates.Roots };
+        TlsOptions tls = new()
+        {
+            Certificate = TlsCertificate.From(TestCertificates.Server),
+            ClientCertificates = TlsClientCertificates.Required,
+            Roots = TestCertificates.Roots
+        };
         RecordingServer server = Serve(rig, tls);
-        TlsOptions Own(X509Certificate2? own) => new() { HostName = "chat.test", Roots = TestCertificates.Roots, Certificate = own is null ? null : TlsCertificate.From(own) };
+        TlsOptions Own(X509Certificate2? own) => new()
+        {
+            HostName = "chat.test",
+            Roots = TestCertificates.Roots,
+            Certificate = own is null ? null : TlsCertificate.From(own)
+        };
         TlsPeer peer = ConnectPeer(rig, server, Own(null));
-        Assert.Contains("the client gave no certificate", Refused(rig, server, 0, peer, TlsFailure.CertificateRejected).Message, StringComparison.Ordinal);
-        peer = ConnectPeer(rig, server, Own(TestCertificates.Make("x", forServers: false, issuer: TestCertificates.OtherRoot)));
-        Assert.Contains("not among the trusted roots", Refused(rig, server, 1, peer, TlsFailure.CertificateRejected).Message, StringComparison.Ordinal);
+        Assert.Contains("the client gave no certificate",
+            Refused(rig, server, 0, peer, TlsFailure.CertificateRejected).Message, StringComparison.Ordinal);
+        peer = ConnectPeer(rig, server,
+            Own(TestCertificates.Make("x", forServers: false, issuer: TestCertificates.OtherRoot)));
+        Assert.Contains("not among the trusted roots",
+            Refused(rig, server, 1, peer, TlsFailure.CertificateRejected).Message, StringComparison.Ordinal);
         Assert.Equal(2, server.ReadCounters().TlsFailed);
     });
 
@@ -622,17 +710,20 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
         if (rig.IsUnix)
         {
             RecordingServer unix = Serve(rig);
-            ArgumentException e = Assert.Throws<ArgumentException>(() => rig.Await(rig.MakeClient(To(rig, unix.EndPoint!, new TlsOptions { Roots = TestCertificates.Roots })).ConnectAsync()));
+            ArgumentException e = Assert.Throws<ArgumentException>(() => rig.Await(rig.MakeClient(To(rig,
+                unix.EndPoint!, new TlsOptions { Roots = TestCertificates.Roots })).ConnectAsync()));
             Assert.Contains("HostName is missing", e.Message, StringComparison.Ordinal);
             return;
         }
 
         // The address is in the certificate.
         RecordingServer server = Serve(rig, setUp: Echo);
-        RecordingSession session = rig.Connect(rig.MakeClient(To(rig, server.EndPoint!, new TlsOptions { Roots = TestCertificates.Roots }), static s => s.AtConnected = static x => x.Send("x"u8)));
+        RecordingSession session = rig.Connect(rig.MakeClient(To(rig, server.EndPoint!,
+            new TlsOptions { Roots = TestCertificates.Roots }), static s => s.AtConnected = static x => x.Send("x"u8)));
         session.UntilReceived(1);
         RecordingServer other = Serve(rig, With(TestCertificates.Make("other", "other.test")));
-        NetworkException refused = Assert.Throws<NetworkException>(() => rig.Await(rig.MakeClient(To(rig, other.EndPoint!, new TlsOptions { Roots = TestCertificates.Roots })).ConnectAsync()));
+        NetworkException refused = Assert.Throws<NetworkException>(() => rig.Await(rig
+            .MakeClient(To(rig, other.EndPoint!, new TlsOptions { Roots = TestCertificates.Roots })).ConnectAsync()));
         Assert.Contains("does not cover '127.0.0.1'", refused.Message, StringComparison.Ordinal);
         session.Close();
     });
@@ -700,7 +791,8 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     {
         string folder = Directory.CreateTempSubdirectory("whimbrel").FullName;
         string chain = Path.Combine(folder, "fullchain.pem"), key = Path.Combine(folder, "privkey.pem");
-        X509Certificate2 first = TestCertificates.Make("first", "chat.test"), second = TestCertificates.Make("second", "chat.test");
+        X509Certificate2 first = TestCertificates.Make("first", "chat.test"),
+            second = TestCertificates.Make("second", "chat.test");
         Write(first);
         TlsCertificate fromFiles = TlsCertificate.FromPemFile(chain, key);
         fromFiles.LookEveryMs = 20;
@@ -716,7 +808,8 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
             () =>
             {
                 Assert.Equal("CN=first", SubjectSeen());
-                return rig.Notices.Any(static n => n.Kind == DiagnosticEventKind.Certificate && n.Message.Contains("stays in use", StringComparison.Ordinal));
+                return rig.Notices.Any(static n => n.Kind == DiagnosticEventKind.Certificate
+                    && n.Message.Contains("stays in use", StringComparison.Ordinal));
             },
             "the notice about the file");
 
@@ -823,7 +916,8 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
             {
                 if (x.Tls is not null) return unread.Length;
                 if (unread.Length < 9) return 0;
-                x.CallUpgrade(rig.WithProvider(TestCertificates.ServerOptions), passes ? UnreadBytes.PassToTls : UnreadBytes.Refuse);
+                x.CallUpgrade(rig.WithProvider(TestCertificates.ServerOptions),
+                    passes ? UnreadBytes.PassToTls : UnreadBytes.Refuse);
                 return 8;
             });
             Peer raw = rig.ConnectPeer(server.EndPoint!);
@@ -852,7 +946,8 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
         RecordingServer server = rig.Serve(s => s.AtReceived = (x, _) =>
         {
             x.CallUpgrade(rig.WithProvider(TestCertificates.ServerOptions));
-            Assert.Throws<InvalidOperationException>(() => x.CallUpgrade(rig.WithProvider(TestCertificates.ServerOptions)));
+            Assert.Throws<InvalidOperationException>(
+                () => x.CallUpgrade(rig.WithProvider(TestCertificates.ServerOptions)));
         });
         Peer raw = rig.ConnectPeer(server.EndPoint!);
         raw.Write("x");
@@ -881,7 +976,8 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
         Assert.SkipWhen(rig.IsUnix || rig.IsVirtual, "A Unix socket client has no address.");
         foreach (bool covered in (bool[])[true, false])
         {
-            X509Certificate2 certificate = covered ? TestCertificates.Server : TestCertificates.Make("other", "other.test");
+            X509Certificate2 certificate =
+                covered ? TestCertificates.Server : TestCertificates.Make("other", "other.test");
             RecordingServer server = rig.Serve(s => s.AtData = (x, unread) =>
             {
                 if (x.Tls is not null) return unread.Length;
@@ -893,7 +989,8 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
             {
                 s.AtConnected = static x => x.Send("STARTTLS"u8);
                 s.AtTlsHandshakeCompleted = static (x, _) => x.Send("inside"u8);
-                s.AtReceived = (x, _) => x.CallUpgrade(rig.WithProvider(new TlsOptions { Roots = TestCertificates.Roots }));
+                s.AtReceived =
+                    (x, _) => x.CallUpgrade(rig.WithProvider(new TlsOptions { Roots = TestCertificates.Roots }));
             });
             if (covered)
             {
@@ -936,7 +1033,8 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     [Fact, Contract(15, 16)]
     public void An_upgrade_and_a_hand_over_in_one_callback_both_happen() => Run(rig =>
     {
-        RecordingSession next = new(rig) { IsSuccessor = true, AtTlsHandshakeCompleted = static (x, _) => x.Send("secret"u8) };
+        RecordingSession next =
+            new(rig) { IsSuccessor = true, AtTlsHandshakeCompleted = static (x, _) => x.Send("secret"u8) };
         RecordingServer server = StartTls(rig, x =>
         {
             GoAhead(rig, x);
@@ -964,7 +1062,8 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
             {
                 Volatile.Write(ref inside, 1);
                 SpinWait.SpinUntil(() => x.BytesReceived > 8, TimeSpan.FromSeconds(15));
-                x.CallUpgrade(rig.WithProvider(TestCertificates.ServerOptions), passes ? UnreadBytes.PassToTls : UnreadBytes.Refuse);
+                x.CallUpgrade(rig.WithProvider(TestCertificates.ServerOptions),
+                    passes ? UnreadBytes.PassToTls : UnreadBytes.Refuse);
             });
             Peer raw = rig.ConnectPeer(server.EndPoint!);
             raw.Write("STARTTLS");
@@ -1011,7 +1110,8 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
         int thrown = 0;
         void Try(RecordingSession x)
         {
-            Assert.Throws<InvalidOperationException>(() => x.CallUpgrade(rig.WithProvider(TestCertificates.ServerOptions)));
+            Assert.Throws<InvalidOperationException>(
+                () => x.CallUpgrade(rig.WithProvider(TestCertificates.ServerOptions)));
             Interlocked.Increment(ref thrown);
         }
 
@@ -1052,13 +1152,14 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     }
 
     /// <summary>A server; its sessions consume eight bytes in the clear and then run this.</summary>
-    private static RecordingServer StartTls(Rig rig, Action<RecordingSession> then) => rig.Serve(s => s.AtData = (x, unread) =>
-    {
-        if (x.Tls is not null) return unread.Length;
-        if (unread.Length < 8) return 0;
-        then(x);
-        return 8;
-    });
+    private static RecordingServer StartTls(Rig rig, Action<RecordingSession> then) =>
+        rig.Serve(s => s.AtData = (x, unread) =>
+        {
+            if (x.Tls is not null) return unread.Length;
+            if (unread.Length < 8) return 0;
+            then(x);
+            return 8;
+        });
 
     [Theory, Contract(7, 12, 16)]
     [InlineData(false)]
@@ -1072,7 +1173,8 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
             // With thread-pool scheduling a large Send leaves immediately, and the peer may begin before the upgrade,
             // or before the Close; a small one leaves with the upgrade.
             if (!passes) x.Send("begin"u8);
-            x.CallUpgrade(rig.WithProvider(TestCertificates.ServerOptions), passes ? UnreadBytes.PassToTls : UnreadBytes.Refuse);
+            x.CallUpgrade(rig.WithProvider(TestCertificates.ServerOptions),
+                passes ? UnreadBytes.PassToTls : UnreadBytes.Refuse);
             Assert.Equal(SendResult.Queued, x.Send("secret bye"u8));
             x.Close();
             Assert.Equal(SendResult.Closed, x.Send("too late"u8));
@@ -1168,7 +1270,11 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     [InlineData(TlsFailure.TimedOut)]
     public void A_handshake_that_fails_after_a_close_is_the_reason_of_the_end(TlsFailure failure) => Run(rig =>
     {
-        TlsOptions tls = rig.WithProvider(new TlsOptions { Certificate = TlsCertificate.From(TestCertificates.Server), HandshakeTimeout = TimeSpan.FromMilliseconds(failure == TlsFailure.TimedOut ? 200 : 10_000) });
+        TlsOptions tls = rig.WithProvider(new TlsOptions
+        {
+            Certificate = TlsCertificate.From(TestCertificates.Server),
+            HandshakeTimeout = TimeSpan.FromMilliseconds(failure == TlsFailure.TimedOut ? 200 : 10_000)
+        });
         RecordingServer server = StartTls(rig, x =>
         {
             x.CallUpgrade(tls);
@@ -1235,7 +1341,8 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     public void A_client_with_a_blocking_Verify_does_not_block_its_loop() => Run(
         rig =>
         {
-            Assert.SkipWhen(rig.IsVirtual, "The memory engine runs everything on one thread, so no callback can block.");
+            Assert.SkipWhen(rig.IsVirtual,
+                "The memory engine runs everything on one thread, so no callback can block.");
             using ManualResetEventSlim release = new();
             int inside = 0;
             int onLoop = 0;
@@ -1270,22 +1377,44 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
         (TlsOptions Options, string Words)[] cases =
         [
             (new TlsOptions(), "Tls.Certificate is missing"),
-            (new TlsOptions { Certificate = TlsCertificate.From(X509CertificateLoader.LoadCertificate(TestCertificates.Server.RawData)) }, "has no private key"),
-            (new TlsOptions { Certificate = TlsCertificate.FromPemFile("/nowhere/at/all.pem") }, "/nowhere/at/all.pem cannot be loaded"),
+            (new TlsOptions
+            {
+                Certificate =
+                    TlsCertificate.From(X509CertificateLoader.LoadCertificate(TestCertificates.Server.RawData))
+            }, "has no private key"),
+            (new TlsOptions { Certificate = TlsCertificate.FromPemFile("/nowhere/at/all.pem") },
+                "/nowhere/at/all.pem cannot be loaded"),
 #pragma warning disable SYSLIB0039, CA5397 // obsolete versions are enabled to test that they are refused
-            (new TlsOptions { Certificate = TlsCertificate.From(TestCertificates.Server), Protocols = SslProtocols.Tls11 }, "older versions are broken"),
+            (new TlsOptions
+            {
+                Certificate = TlsCertificate.From(TestCertificates.Server),
+                Protocols = SslProtocols.Tls11
+            }, "older versions are broken"),
 #pragma warning restore SYSLIB0039, CA5397
-            (new TlsOptions { Certificate = TlsCertificate.From(TestCertificates.Server), Names = new Dictionary<string, TlsOptions> { ["x.test"] = With(TestCertificates.Server) } }, "does not cover 'x.test'"),
-            (new TlsOptions { Certificate = TlsCertificate.From(TestCertificates.Server), HostName = "x" }, "HostName is for clients"),
-            (new TlsOptions { Certificate = TlsCertificate.From(TestCertificates.Server), Provider = TlsProvider.Portable, TicketCount = 2 }, "TicketCount"),
+            (new TlsOptions
+            {
+                Certificate = TlsCertificate.From(TestCertificates.Server),
+                Names = new Dictionary<string, TlsOptions> { ["x.test"] = With(TestCertificates.Server) }
+            }, "does not cover 'x.test'"),
+            (new TlsOptions { Certificate = TlsCertificate.From(TestCertificates.Server), HostName = "x" },
+                "HostName is for clients"),
+            (new TlsOptions
+            {
+                Certificate = TlsCertificate.From(TestCertificates.Server),
+                Provider = TlsProvider.Portable,
+                TicketCount = 2
+            }, "TicketCount"),
         ];
         foreach ((TlsOptions options, string words) in cases)
         {
-            ArgumentException e = Assert.Throws<ArgumentException>(() => rig.Await(new Server(Options(rig, options), () => new RecordingSession(rig)).StartAsync()));
+            ArgumentException e = Assert.Throws<ArgumentException>(
+                () => rig.Await(new Server(Options(rig, options), () => new RecordingSession(rig)).StartAsync()));
             Assert.Contains(words, e.Message, StringComparison.Ordinal);
         }
 
-        ArgumentException missing = Assert.Throws<ArgumentException>(() => rig.Await(new Server(new ServerOptions { Engine = rig.Engine, Address = "tls://127.0.0.1:0" }, () => new RecordingSession(rig)).StartAsync()));
+        ArgumentException missing = Assert.Throws<ArgumentException>(
+            () => rig.Await(new Server(new ServerOptions { Engine = rig.Engine, Address = "tls://127.0.0.1:0" },
+                () => new RecordingSession(rig)).StartAsync()));
         Assert.Contains("Tls is missing", missing.Message, StringComparison.Ordinal);
     });
 }

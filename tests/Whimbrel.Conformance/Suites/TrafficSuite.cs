@@ -14,7 +14,8 @@ public abstract class TrafficSuite(Transport transport) : Suite(transport)
 
     /// <summary>A server with small queues and socket buffers, so that a peer that does not read is noticed
     /// early.</summary>
-    protected static ServerOptions Narrow(Rig rig, SlowConsumer policy = SlowConsumer.Wait, bool? backPressure = null, int limit = Limit)
+    protected static ServerOptions Narrow(Rig rig, SlowConsumer policy = SlowConsumer.Wait, bool? backPressure = null,
+        int limit = Limit)
     {
         ArgumentNullException.ThrowIfNull(rig);
         return new ServerOptions
@@ -29,7 +30,8 @@ public abstract class TrafficSuite(Transport transport) : Suite(transport)
     }
 
     /// <summary>A connected session of a narrow server, and its peer.</summary>
-    protected static (RecordingSession Session, Peer Peer) Pair(Rig rig, SlowConsumer policy = SlowConsumer.Wait, Action<RecordingSession>? setUp = null, int limit = Limit)
+    protected static (RecordingSession Session, Peer Peer) Pair(Rig rig, SlowConsumer policy = SlowConsumer.Wait,
+        Action<RecordingSession>? setUp = null, int limit = Limit)
     {
         ArgumentNullException.ThrowIfNull(rig);
         RecordingServer server = rig.Serve(setUp, Narrow(rig, policy, limit: limit));
@@ -120,7 +122,8 @@ public abstract class TrafficSuite(Transport transport) : Suite(transport)
     /// <param name="stream">Where they are read.</param>
     /// <param name="length">How many.</param>
     /// <param name="start">Starts the reader on the thread that the test is about.</param>
-    protected static void ReadThroughCancels(Rig rig, Peer peer, Stream stream, int length, Func<Func<ValueTask<byte[]>>, Task<byte[]>> start)
+    protected static void ReadThroughCancels(Rig rig, Peer peer, Stream stream, int length,
+        Func<Func<ValueTask<byte[]>>, Task<byte[]>> start)
     {
         ArgumentNullException.ThrowIfNull(peer);
         ArgumentNullException.ThrowIfNull(stream);
@@ -148,7 +151,8 @@ public abstract class TrafficSuite(Transport transport) : Suite(transport)
                 try
                 {
                     // Every second read is not cancellable: on a busy machine the others might never receive anything.
-                    int count = await stream.ReadAsync(memory, reads % 2 == 0 ? source.Token : CancellationToken.None).ConfigureAwait(false);
+                    int count = await stream.ReadAsync(memory, reads % 2 == 0 ? source.Token : CancellationToken.None)
+                        .ConfigureAwait(false);
                     Assert.True(count > 0);
                     got.AddRange(memory.AsSpan(0, count));
                 }
@@ -220,7 +224,8 @@ public abstract class TrafficSuite(Transport transport) : Suite(transport)
     }
 
     /// <summary>A server with this many sessions, and their peers.</summary>
-    protected static (RecordingServer Server, List<(RecordingSession Session, Peer Peer)> Pairs) Several(Rig rig, int count, ServerOptions? options = null)
+    protected static (RecordingServer Server, List<(RecordingSession Session, Peer Peer)> Pairs) Several(Rig rig,
+        int count, ServerOptions? options = null)
     {
         ArgumentNullException.ThrowIfNull(rig);
         RecordingServer server = rig.Serve(null, options);

@@ -40,7 +40,8 @@ public abstract class TwoHostSuite(Transport transport)
         {
             (DatagramSocket server, RecordingHandler echo) = ends.OpenB(new IPEndPoint(address, 0));
             echo.Echoes = true;
-            (_, RecordingHandler client) = ends.OpenA(new IPEndPoint(address.AddressFamily == System.Net.Sockets.AddressFamily.InterNetwork ? IPAddress.Any : IPAddress.IPv6Any, 0));
+            (_, RecordingHandler client) = ends.OpenA(new IPEndPoint(address.AddressFamily
+                == System.Net.Sockets.AddressFamily.InterNetwork ? IPAddress.Any : IPAddress.IPv6Any, 0));
             DatagramPeer peer = new(server.EndPoint!);
             for (int i = 0; i < 50; i++)
             {
@@ -49,7 +50,8 @@ public abstract class TwoHostSuite(Transport transport)
                 ends.Until(() => client.Count == arrived, "the answer to come back");
             }
 
-            Assert.Equal(Enumerable.Range(0, 50).Select(static i => (byte)i), client.Datagrams.Select(static d => d[1]));
+            Assert.Equal(Enumerable.Range(0, 50).Select(static i => (byte)i),
+                client.Datagrams.Select(static d => d[1]));
             Assert.All(client.All, d => Assert.Equal(peer, d.Peer));
         }
     });
@@ -77,7 +79,8 @@ public abstract class TwoHostSuite(Transport transport)
     {
         (DatagramSocket server, RecordingHandler received) = ends.OpenB(new IPEndPoint(TwoHosts.AddressOfB(), 0));
         DatagramPeer peer = new(server.EndPoint!);
-        (_, RecordingHandler client) = ends.OpenA(new DatagramOptions { EndPoint = new IPEndPoint(IPAddress.Any, 0), PathMtu = PathMtuRule.Fragment });
+        (_, RecordingHandler client) = ends.OpenA(
+            new DatagramOptions { EndPoint = new IPEndPoint(IPAddress.Any, 0), PathMtu = PathMtuRule.Fragment });
         // Each is larger than the MTU, which no device segments: each is sent separately, in IP fragments. Those that
         // fit are sent as runs.
         byte[] large = [.. Enumerable.Range(0, 5 * 4_000).Select(static i => (byte)(i * 31))];
@@ -125,10 +128,20 @@ public abstract class TwoHostSuite(Transport transport)
                 data, control, flags, sender = s.recvmsg(100, 100)
                 print(struct.unpack('i', control[0][2])[0], flush=True)
                 """;
-            ProcessStartInfo start = new("ip", ["netns", "exec", ends.Hosts.B, "python3", "-c", Program, $"{s_group}", $"{TwoHosts.AddressOfB()}"]) { RedirectStandardOutput = true };
+            ProcessStartInfo start = new("ip",
+                ["netns", "exec", ends.Hosts.B, "python3", "-c", Program, $"{s_group}", $"{TwoHosts.AddressOfB()}"])
+            {
+                RedirectStandardOutput = true
+            };
             using Process receiver = Process.Start(start)!;
-            int port = int.Parse(receiver.StandardOutput.ReadLine()!, System.Globalization.CultureInfo.InvariantCulture);
-            (_, RecordingHandler sender) = ends.OpenA(new DatagramOptions { EndPoint = new IPEndPoint(IPAddress.Any, 0), MulticastInterface = TwoHosts.NumberOf(ends.Hosts.A, "a0"), MulticastHops = hops });
+            int port = int.Parse(receiver.StandardOutput.ReadLine()!,
+                System.Globalization.CultureInfo.InvariantCulture);
+            (_, RecordingHandler sender) = ends.OpenA(new DatagramOptions
+            {
+                EndPoint = new IPEndPoint(IPAddress.Any, 0),
+                MulticastInterface = TwoHosts.NumberOf(ends.Hosts.A, "a0"),
+                MulticastHops = hops
+            });
             sender.Send([1], new DatagramPeer(s_group, port));
             Assert.Equal($"{hops}", receiver.StandardOutput.ReadLine());
             receiver.WaitForExit();
@@ -142,9 +155,20 @@ public abstract class TwoHostSuite(Transport transport)
         (DatagramSocket member, RecordingHandler received) = ends.OpenB(Member(ends, "b0"));
         int port = ((IPEndPoint)member.EndPoint!).Port;
         string here = TwoHosts.NumberOf(ends.Hosts.A, "a0");
-        (_, RecordingHandler local) = ends.OpenA(new DatagramOptions { EndPoint = new IPEndPoint(IPAddress.Any, port), Groups = [new MulticastGroup(s_group, here)] });
-        (_, RecordingHandler near) = ends.OpenA(new DatagramOptions { EndPoint = new IPEndPoint(IPAddress.Any, 0), MulticastInterface = here, MulticastHops = 0, MulticastLoopback = true });
-        (_, RecordingHandler far) = ends.OpenA(new DatagramOptions { EndPoint = new IPEndPoint(IPAddress.Any, 0), MulticastInterface = here });
+        (_, RecordingHandler local) = ends.OpenA(new DatagramOptions
+        {
+            EndPoint = new IPEndPoint(IPAddress.Any, port),
+            Groups = [new MulticastGroup(s_group, here)]
+        });
+        (_, RecordingHandler near) = ends.OpenA(new DatagramOptions
+        {
+            EndPoint = new IPEndPoint(IPAddress.Any, 0),
+            MulticastInterface = here,
+            MulticastHops = 0,
+            MulticastLoopback = true
+        });
+        (_, RecordingHandler far) =
+            ends.OpenA(new DatagramOptions { EndPoint = new IPEndPoint(IPAddress.Any, 0), MulticastInterface = here });
         near.Send("near"u8, new DatagramPeer(s_group, port));
         ends.Until(() => local.Count == 1, "the member on the same host to get the first");
         far.Send("far"u8, new DatagramPeer(s_group, port));
@@ -160,14 +184,26 @@ public abstract class TwoHostSuite(Transport transport)
         (DatagramSocket one, RecordingHandler onFirst) = ends.OpenB(Member(ends, "b0"));
         int port = ((IPEndPoint)one.EndPoint!).Port;
         (_, RecordingHandler onSecond) = ends.OpenB(Member(ends, "b1", port));
-        (_, RecordingHandler onBoth) = ends.OpenB(new DatagramOptions { EndPoint = new IPEndPoint(IPAddress.Any, port), ReuseAddress = true, Groups = [new MulticastGroup(s_group, TwoHosts.NumberOf(ends.Hosts.B, "b0")), new MulticastGroup(s_group, TwoHosts.NumberOf(ends.Hosts.B, "b1"))] });
-        RecordingHandler[] senders = [.. ((string[])["a0", "a1"]).Select(d => ends.OpenA(new DatagramOptions { EndPoint = new IPEndPoint(IPAddress.Any, 0), MulticastInterface = TwoHosts.NumberOf(ends.Hosts.A, d) }).Handler)];
+        (_, RecordingHandler onBoth) = ends.OpenB(new DatagramOptions
+        {
+            EndPoint = new IPEndPoint(IPAddress.Any, port),
+            ReuseAddress = true,
+            Groups = [new MulticastGroup(s_group, TwoHosts.NumberOf(ends.Hosts.B, "b0")),
+                new MulticastGroup(s_group, TwoHosts.NumberOf(ends.Hosts.B, "b1"))]
+        });
+        RecordingHandler[] senders = [.. ((string[])["a0", "a1"]).Select(d => ends.OpenA(new DatagramOptions
+        {
+            EndPoint = new IPEndPoint(IPAddress.Any, 0),
+            MulticastInterface = TwoHosts.NumberOf(ends.Hosts.A, d)
+        }).Handler)];
         for (int round = 0; round < 20; round++)
         {
-            foreach (byte cable in (byte[])[0, 1]) senders[cable].Send([cable, (byte)round], new DatagramPeer(s_group, port));
+            foreach (byte cable in (byte[])[0, 1])
+                senders[cable].Send([cable, (byte)round], new DatagramPeer(s_group, port));
         }
 
-        ends.Until(() => onFirst.Count == 20 && onSecond.Count == 20 && onBoth.Count == 40, "all members to get what is theirs");
+        ends.Until(() => onFirst.Count == 20 && onSecond.Count == 20 && onBoth.Count == 40,
+            "all members to get what is theirs");
         ends.Settle();
         Assert.All(onFirst.Datagrams, static d => Assert.Equal(0, d[0]));
         Assert.All(onSecond.Datagrams, static d => Assert.Equal(1, d[0]));
@@ -181,12 +217,22 @@ public abstract class TwoHostSuite(Transport transport)
     public void A_source_specific_member_receives_that_source_only() => Run(ends =>
     {
         string device = TwoHosts.NumberOf(ends.Hosts.B, "b0");
-        (DatagramSocket one, RecordingHandler specific) = ends.OpenB(new DatagramOptions { EndPoint = new IPEndPoint(IPAddress.Any, 0), ReuseAddress = true, Groups = [new MulticastGroup(s_group, device, TwoHosts.AddressOfA())] });
+        (DatagramSocket one, RecordingHandler specific) = ends.OpenB(new DatagramOptions
+        {
+            EndPoint = new IPEndPoint(IPAddress.Any, 0),
+            ReuseAddress = true,
+            Groups = [new MulticastGroup(s_group, device, TwoHosts.AddressOfA())]
+        });
         int port = ((IPEndPoint)one.EndPoint!).Port;
         (_, RecordingHandler any) = ends.OpenB(Member(ends, "b0", port));
         string number = TwoHosts.NumberOf(ends.Hosts.A, "a0");
-        (_, RecordingHandler wanted) = ends.OpenA(new DatagramOptions { EndPoint = new IPEndPoint(TwoHosts.AddressOfA(), 0), MulticastInterface = number });
-        (_, RecordingHandler other) = ends.OpenA(new DatagramOptions { EndPoint = new IPEndPoint(TwoHosts.OtherAddressOfA, 0), MulticastInterface = number });
+        (_, RecordingHandler wanted) = ends.OpenA(
+            new DatagramOptions { EndPoint = new IPEndPoint(TwoHosts.AddressOfA(), 0), MulticastInterface = number });
+        (_, RecordingHandler other) = ends.OpenA(new DatagramOptions
+        {
+            EndPoint = new IPEndPoint(TwoHosts.OtherAddressOfA, 0),
+            MulticastInterface = number
+        });
         for (int i = 0; i < 10; i++)
         {
             other.Send("other"u8, new DatagramPeer(s_group, port));
@@ -195,7 +241,8 @@ public abstract class TwoHostSuite(Transport transport)
 
         ends.Until(() => any.Count == 20 && specific.Count == 10, "both members to get what is theirs");
         ends.Settle();
-        Assert.All(specific.All, static d => Assert.Equal((TwoHosts.AddressOfA(), "wanted"), (d.Peer.ToAddress(), System.Text.Encoding.ASCII.GetString(d.Data))));
+        Assert.All(specific.All, static d => Assert.Equal((TwoHosts.AddressOfA(), "wanted"),
+            (d.Peer.ToAddress(), System.Text.Encoding.ASCII.GetString(d.Data))));
         Assert.Equal(10, specific.Count);
     });
 
@@ -206,7 +253,11 @@ public abstract class TwoHostSuite(Transport transport)
         echo.Echoes = true;
         (DatagramSocket member, RecordingHandler received) = ends.OpenB(Member(ends, "b0"));
         DatagramPeer group = new(s_group, ((IPEndPoint)member.EndPoint!).Port);
-        (_, RecordingHandler client) = ends.OpenA(new DatagramOptions { EndPoint = new IPEndPoint(IPAddress.Any, 0), MulticastInterface = TwoHosts.NumberOf(ends.Hosts.A, "a0") });
+        (_, RecordingHandler client) = ends.OpenA(new DatagramOptions
+        {
+            EndPoint = new IPEndPoint(IPAddress.Any, 0),
+            MulticastInterface = TwoHosts.NumberOf(ends.Hosts.A, "a0")
+        });
         DatagramPeer peer = new(server.EndPoint!);
         client.Send("before"u8, peer);
         client.Send("before"u8, group);
@@ -239,12 +290,14 @@ public abstract class TwoHostSuite(Transport transport)
         (DatagramSocket server, RecordingHandler received) = ends.OpenB(new IPEndPoint(TwoHosts.AddressOfB(), 0));
         DatagramPeer peer = new(server.EndPoint!);
         byte[] large = [.. Enumerable.Range(0, 60_000).Select(static i => (byte)(i * 31))];
-        (_, RecordingHandler fragmenting) = ends.OpenA(new DatagramOptions { EndPoint = new IPEndPoint(IPAddress.Any, 0), PathMtu = PathMtuRule.Fragment });
+        (_, RecordingHandler fragmenting) = ends.OpenA(
+            new DatagramOptions { EndPoint = new IPEndPoint(IPAddress.Any, 0), PathMtu = PathMtuRule.Fragment });
         fragmenting.Send(large, peer);
         ends.Until(() => received.Count == 1, "the fragments to arrive and be joined");
         Assert.Equal(large, received.Datagrams[0]);
 
-        (_, RecordingHandler whole) = ends.OpenA(new DatagramOptions { EndPoint = new IPEndPoint(IPAddress.Any, 0), PathMtu = PathMtuRule.DontFragment });
+        (_, RecordingHandler whole) = ends.OpenA(
+            new DatagramOptions { EndPoint = new IPEndPoint(IPAddress.Any, 0), PathMtu = PathMtuRule.DontFragment });
         whole.Send(large, peer);
         whole.Send(large.AsSpan(0, 1_472), peer);
         ends.Until(() => whole.Failed.Count == 1 && received.Count == 2, "the refusal, and the one that fits");
@@ -259,10 +312,15 @@ public abstract class TwoHostSuite(Transport transport)
             ends.SkipWithoutErrors();
             (DatagramSocket server, RecordingHandler received) = ends.OpenB(new IPEndPoint(TwoHosts.AddressOfB(1), 0));
             DatagramPeer peer = new(server.EndPoint!);
-            (_, RecordingHandler client) = ends.OpenA(new DatagramOptions { EndPoint = new IPEndPoint(IPAddress.Any, 0), PathMtu = PathMtuRule.DontFragment });
+            (_, RecordingHandler client) = ends.OpenA(new DatagramOptions
+            {
+                EndPoint = new IPEndPoint(IPAddress.Any, 0),
+                PathMtu = PathMtuRule.DontFragment
+            });
             client.Send(new byte[1_400], peer);
             ends.Until(() => client.PeerErrors.Count == 1, "the report of the router");
-            Assert.Equal((ErrorCategory.Limit, 1_280, peer), (client.PeerErrors[0].Error.Category, client.PeerErrors[0].PathMtu, client.PeerErrors[0].Peer));
+            Assert.Equal((ErrorCategory.Limit, 1_280, peer),
+                (client.PeerErrors[0].Error.Category, client.PeerErrors[0].PathMtu, client.PeerErrors[0].Peer));
 
             // 1,280 bytes less the headers of IPv4 and UDP.
             client.Send(new byte[1_252], peer);
@@ -283,14 +341,17 @@ public abstract class TwoHostSuite(Transport transport)
         (DatagramSocket server, RecordingHandler received) = ends.OpenB(new IPEndPoint(TwoHosts.AddressOfB(), 0));
         DatagramPeer peer = new(server.EndPoint!);
         // Without segmentation: a run passes a firewall as one packet, with another length.
-        (_, RecordingHandler client) = ends.OpenA(new DatagramOptions { EndPoint = new IPEndPoint(IPAddress.Any, 0), Segmentation = false });
-        (int code, string output) = Nft(ends.Hosts.A, "add table inet t; add chain inet t o { type filter hook output priority 0; }; add rule inet t o udp length 108 drop");
+        (_, RecordingHandler client) =
+            ends.OpenA(new DatagramOptions { EndPoint = new IPEndPoint(IPAddress.Any, 0), Segmentation = false });
+        (int code, string output) = Nft(ends.Hosts.A, "add table inet t; add chain inet t o { type filter hook output "
+            + "priority 0; }; add rule inet t o udp length 108 drop");
         Assert.SkipUnless(code == 0, $"The command nft does not work here: {output.Trim()}");
         client.Send(new byte[100], peer);
         ends.Until(() => client.Failed.Count == 1, "the report of the refusal");
         Assert.Contains("firewall", client.Failed[0].Error.Message, StringComparison.Ordinal);
 
-        (code, output) = Nft(ends.Hosts.B, "add table inet t; add chain inet t i { type filter hook input priority 0; }; add rule inet t i udp length 208 drop");
+        (code, output) = Nft(ends.Hosts.B, "add table inet t; add chain inet t i { type filter hook input priority 0; "
+            + "}; add rule inet t i udp length 208 drop");
         Assert.True(code == 0, output);
         client.Send(new byte[200], peer);
         client.Send(new byte[50], peer);
@@ -298,11 +359,17 @@ public abstract class TwoHostSuite(Transport transport)
         Assert.Equal(50, received.Datagrams[0].Length);
         Assert.Single(client.Failed);
 
-        static (int, string) Nft(string space, string rules) => TwoHosts.Execute("ip", "netns", "exec", space, "nft", rules);
+        static (int, string) Nft(string space, string rules) =>
+            TwoHosts.Execute("ip", "netns", "exec", space, "nft", rules);
     });
 
     private static DatagramOptions Member(Ends ends, string device, int port = 0) =>
-        new() { EndPoint = new IPEndPoint(IPAddress.Any, port), ReuseAddress = true, Groups = [new MulticastGroup(s_group, TwoHosts.NumberOf(ends.Hosts.B, device))] };
+        new()
+        {
+            EndPoint = new IPEndPoint(IPAddress.Any, port),
+            ReuseAddress = true,
+            Groups = [new MulticastGroup(s_group, TwoHosts.NumberOf(ends.Hosts.B, device))]
+        };
 
     /// <summary>The engines of both hosts and everything opened on them.</summary>
     private sealed class Ends(TwoHosts hosts, Rig a, Rig b)
@@ -316,11 +383,14 @@ public abstract class TwoHostSuite(Transport transport)
         internal Rig B => b;
 
         /// <summary>System.Net.Sockets has no error queue: its sockets learn of ICMP only when they are connected.</summary>
-        internal void SkipWithoutErrors() => Assert.SkipWhen(a.Engine.Kind == EngineKind.Portable, "The portable engine gets no ICMP errors from unconnected sockets.");
+        internal void SkipWithoutErrors() => Assert.SkipWhen(a.Engine.Kind == EngineKind.Portable,
+            "The portable engine gets no ICMP errors from unconnected sockets.");
 
-        internal (DatagramSocket Socket, RecordingHandler Handler) OpenA(EndPoint endPoint) => OpenA(new DatagramOptions { EndPoint = endPoint });
+        internal (DatagramSocket Socket, RecordingHandler Handler) OpenA(EndPoint endPoint) =>
+            OpenA(new DatagramOptions { EndPoint = endPoint });
 
-        internal (DatagramSocket Socket, RecordingHandler Handler) OpenB(EndPoint endPoint) => OpenB(new DatagramOptions { EndPoint = endPoint });
+        internal (DatagramSocket Socket, RecordingHandler Handler) OpenB(EndPoint endPoint) =>
+            OpenB(new DatagramOptions { EndPoint = endPoint });
 
         internal (DatagramSocket Socket, RecordingHandler Handler) OpenA(DatagramOptions options) => Open(a, options);
 

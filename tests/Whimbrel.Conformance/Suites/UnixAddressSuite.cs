@@ -8,7 +8,8 @@ public abstract class UnixAddressSuite(Transport transport) : Suite(transport)
 {
     private static NetworkException StartFails(Rig rig, EndPoint endPoint, bool removeStale = true)
     {
-        RecordingServer server = rig.MakeServer(null, new ServerOptions { Engine = rig.Engine, EndPoint = endPoint, RemoveStaleUnixPath = removeStale });
+        RecordingServer server = rig.MakeServer(null,
+            new ServerOptions { Engine = rig.Engine, EndPoint = endPoint, RemoveStaleUnixPath = removeStale });
         NetworkException e = Assert.Throws<NetworkException>(() => rig.Await(server.StartAsync()));
         Assert.Equal(ErrorCategory.Bind, e.Error.Category);
         Assert.Contains(endPoint.ToString()!, e.Message, StringComparison.Ordinal);
@@ -30,7 +31,8 @@ public abstract class UnixAddressSuite(Transport transport) : Suite(transport)
     [Fact]
     public void A_path_in_a_missing_folder_is_reported_as_such() => Run(rig =>
     {
-        NetworkException e = StartFails(rig, new UnixDomainSocketEndPoint(Path.Combine(Path.GetTempPath(), $"missing-{Guid.NewGuid():N}", "a.sock")));
+        NetworkException e = StartFails(rig,
+            new UnixDomainSocketEndPoint(Path.Combine(Path.GetTempPath(), $"missing-{Guid.NewGuid():N}", "a.sock")));
         Assert.Contains("folder", e.Message, StringComparison.Ordinal);
     });
 
@@ -91,7 +93,8 @@ public abstract class UnixAddressSuite(Transport transport) : Suite(transport)
         string folder = Path.GetTempPath().TrimEnd('/');
         string path = $"{folder}/{new string('w', 107 - folder.Length - 1 - 32)}{Guid.NewGuid():N}";
         Assert.Equal(107, path.Length);
-        RecordingServer server = rig.Serve(null, new ServerOptions { Engine = rig.Engine, EndPoint = new UnixDomainSocketEndPoint(path) });
+        RecordingServer server = rig.Serve(null,
+            new ServerOptions { Engine = rig.Engine, EndPoint = new UnixDomainSocketEndPoint(path) });
         RecordingSession client = rig.Connect(server.EndPoint!, static s => s.AtConnected = static x => x.Send("x"u8));
         server.Session().UntilReceived(1);
         Assert.Equal(path, client.RemoteEndPoint!.ToString());
@@ -101,7 +104,11 @@ public abstract class UnixAddressSuite(Transport transport) : Suite(transport)
     public void A_name_without_a_file_works() => Run(rig =>
     {
         Assert.SkipUnless(OperatingSystem.IsLinux(), "Abstract socket names need Linux.");
-        RecordingServer server = rig.Serve(null, new ServerOptions { Engine = rig.Engine, EndPoint = new UnixDomainSocketEndPoint($"\0whimbrel-{Guid.NewGuid():N}") });
+        RecordingServer server = rig.Serve(null, new ServerOptions
+        {
+            Engine = rig.Engine,
+            EndPoint = new UnixDomainSocketEndPoint($"\0whimbrel-{Guid.NewGuid():N}")
+        });
         rig.Connect(server.EndPoint!, static s => s.AtConnected = static x => x.Send("x"u8));
         server.Session().UntilReceived(1);
     });

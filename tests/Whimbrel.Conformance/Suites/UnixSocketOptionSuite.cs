@@ -33,17 +33,21 @@ public abstract class UnixSocketOptionSuite(Transport transport) : Suite(transpo
         Assert.Contains("14 mistakes", e.Message, StringComparison.Ordinal);
         string[] expected =
         [
-            "NoDelay = False, Unix sockets have no TCP_NODELAY", "KeepAlive = True, Unix sockets have no SO_KEEPALIVE", "KeepAliveTime = 00:00:01", "KeepAliveInterval = 00:00:02", "KeepAliveCount = 3",
-            "UserTimeout = 00:00:04", "TypeOfService = 8", "Mark = 5, Unix sockets have no SO_MARK", "BusyPoll = 00:00:00.0000060", "BindToDevice = lo", "FreeBind = True", "ReusePort = True",
+            "NoDelay = False, Unix sockets have no TCP_NODELAY", "KeepAlive = True, Unix sockets have no SO_KEEPALIVE",
+            "KeepAliveTime = 00:00:01", "KeepAliveInterval = 00:00:02", "KeepAliveCount = 3",
+            "UserTimeout = 00:00:04", "TypeOfService = 8", "Mark = 5, Unix sockets have no SO_MARK",
+            "BusyPoll = 00:00:00.0000060", "BindToDevice = lo", "FreeBind = True", "ReusePort = True",
             "FastOpenQueue = 7, Unix sockets have no TCP_FASTOPEN", "DeferAccept = 00:00:09",
         ];
         foreach (string text in expected) Assert.Contains(text, e.Message, StringComparison.Ordinal);
 
-        RecordingClient client = rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = rig.DeadAddress(), KeepAlive = true, FastOpen = true });
+        RecordingClient client = rig.MakeClient(
+            new ClientOptions { Engine = rig.Engine, EndPoint = rig.DeadAddress(), KeepAlive = true, FastOpen = true });
         e = Assert.Throws<ArgumentException>(() => rig.Await(client.ConnectAsync()));
         Assert.Contains("2 mistakes", e.Message, StringComparison.Ordinal);
         Assert.Contains("KeepAlive = True", e.Message, StringComparison.Ordinal);
-        Assert.Contains("FastOpen = True, Unix sockets have no TCP_FASTOPEN_CONNECT", e.Message, StringComparison.Ordinal);
+        Assert.Contains("FastOpen = True, Unix sockets have no TCP_FASTOPEN_CONNECT", e.Message,
+            StringComparison.Ordinal);
     });
 
     [Fact]
@@ -51,7 +55,14 @@ public abstract class UnixSocketOptionSuite(Transport transport) : Suite(transpo
     {
         Assert.SkipUnless(OperatingSystem.IsLinux(), "The test reads socket options by their Linux numbers.");
         MadeSockets made = new();
-        RecordingServer server = rig.Serve(null, new ServerOptions { Engine = rig.Engine, EndPoints = [rig.NewAddress(), new IPEndPoint(IPAddress.Loopback, 0)], KeepAlive = true, UserTimeout = TimeSpan.FromSeconds(4), OnSocketCreated = made.Report });
+        RecordingServer server = rig.Serve(null, new ServerOptions
+        {
+            Engine = rig.Engine,
+            EndPoints = [rig.NewAddress(), new IPEndPoint(IPAddress.Loopback, 0)],
+            KeepAlive = true,
+            UserTimeout = TimeSpan.FromSeconds(4),
+            OnSocketCreated = made.Report
+        });
         foreach (EndPoint endPoint in server.EndPoints) rig.ConnectPeer(endPoint);
         server.Connected(1);
         Assert.Equal(2, made.Count(SocketRole.Listener));
@@ -64,21 +75,49 @@ public abstract class UnixSocketOptionSuite(Transport transport) : Suite(transpo
     {
         Assert.SkipUnless(OperatingSystem.IsLinux(), "The test reads socket options by their Linux numbers.");
         MadeSockets made = new();
-        RecordingServer server = rig.Serve(null, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendBufferBytes = 30_000, ReceiveBufferBytes = 20_000, OnSocketCreated = made.Report });
-        rig.Connect(rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint, SendBufferBytes = 30_000, ReceiveBufferBytes = 20_000, OnSocketCreated = made.Report }));
+        RecordingServer server = rig.Serve(null, new ServerOptions
+        {
+            Engine = rig.Engine,
+            EndPoint = rig.NewAddress(),
+            SendBufferBytes = 30_000,
+            ReceiveBufferBytes = 20_000,
+            OnSocketCreated = made.Report
+        });
+        rig.Connect(rig.MakeClient(new ClientOptions
+        {
+            Engine = rig.Engine,
+            EndPoint = server.EndPoint,
+            SendBufferBytes = 30_000,
+            ReceiveBufferBytes = 20_000,
+            OnSocketCreated = made.Report
+        }));
         server.Connected();
         Assert.Equal([SocketRole.Listener, SocketRole.Accepted, SocketRole.Connected], made.Roles.Order());
-        foreach (SocketRole role in Enum.GetValues<SocketRole>()) Assert.Equal((role, 60_000, 40_000), (role, made.Read(role, SocketAbi.SOL_SOCKET, SocketAbi.SO_SNDBUF), made.Read(role, SocketAbi.SOL_SOCKET, SocketAbi.SO_RCVBUF)));
+        foreach (SocketRole role in Enum.GetValues<SocketRole>())
+            Assert.Equal((role, 60_000, 40_000), (role, made.Read(role, SocketAbi.SOL_SOCKET, SocketAbi.SO_SNDBUF),
+                made.Read(role, SocketAbi.SOL_SOCKET, SocketAbi.SO_RCVBUF)));
     });
 
     [Fact]
     public void A_hook_that_throws_fails_start_and_connect() => Run(rig =>
     {
-        RecordingServer server = rig.MakeServer(null, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), OnSocketCreated = static _ => throw new NotSupportedException("not today") });
-        Assert.Equal(ErrorCategory.User, Assert.Throws<NetworkException>(() => rig.Await(server.StartAsync())).Error.Category);
+        RecordingServer server = rig.MakeServer(null, new ServerOptions
+        {
+            Engine = rig.Engine,
+            EndPoint = rig.NewAddress(),
+            OnSocketCreated = static _ => throw new NotSupportedException("not today")
+        });
+        Assert.Equal(ErrorCategory.User,
+            Assert.Throws<NetworkException>(() => rig.Await(server.StartAsync())).Error.Category);
         Assert.False(File.Exists(server.Options.EndPoint!.ToString()), "the path was left behind");
         RecordingServer working = rig.Serve();
-        RecordingClient client = rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = working.EndPoint, OnSocketCreated = static _ => throw new NotSupportedException("not today") });
-        Assert.Equal(ErrorCategory.User, Assert.Throws<NetworkException>(() => rig.Await(client.ConnectAsync())).Error.Category);
+        RecordingClient client = rig.MakeClient(new ClientOptions
+        {
+            Engine = rig.Engine,
+            EndPoint = working.EndPoint,
+            OnSocketCreated = static _ => throw new NotSupportedException("not today")
+        });
+        Assert.Equal(ErrorCategory.User,
+            Assert.Throws<NetworkException>(() => rig.Await(client.ConnectAsync())).Error.Category);
     });
 }

@@ -16,7 +16,8 @@ public abstract class WritingSuite(Transport transport) : TrafficSuite(transport
         string text = new('x', length - 2);
         using ManualResetEventSlim isQueued = new();
         MessageWriter message = new();
-        ServerOptions options = new() { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitBytes = 4 * 1024 * 1024 };
+        ServerOptions options =
+            new() { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitBytes = 4 * 1024 * 1024 };
         RecordingServer server = rig.Serve(
             s => s.AtReceived = (session, _) =>
             {
@@ -44,7 +45,8 @@ public abstract class WritingSuite(Transport transport) : TrafficSuite(transport
         Assert.Equal(expected, (byte[])[.. arrived, .. rest]);
     });
 
-    private static byte[] Document(string text) => JsonSerializer.SerializeToUtf8Bytes(text.Chunk(1_000).Select(static part => new string(part)));
+    private static byte[] Document(string text) =>
+        JsonSerializer.SerializeToUtf8Bytes(text.Chunk(1_000).Select(static part => new string(part)));
 
     [Theory, Contract(5, 21)]
     [InlineData(1_000)]
@@ -76,81 +78,84 @@ public abstract class WritingSuite(Transport transport) : TrafficSuite(transport
     [InlineData(32 * 1024)]
     [InlineData((32 * 1024) + 1)]
     [InlineData(150_000)]
-    public void Messages_of_other_threads_keep_their_order_and_nothing_comes_between_their_blocks(int length) => Run(rig =>
-    {
-        const int Count = 6;
-        (RecordingSession session, Peer peer) = Pair(rig, limit: 4 * 1024 * 1024);
-        for (int thread = 0; thread < 2; thread++)
+    public void Messages_of_other_threads_keep_their_order_and_nothing_comes_between_their_blocks(int length) =>
+        Run(rig =>
         {
-            byte mine = (byte)('a' + thread);
-            MessageWriter message = new();
-            int done = 0;
-            Repeat(rig, () =>
+            const int Count = 6;
+            (RecordingSession session, Peer peer) = Pair(rig, limit: 4 * 1024 * 1024);
+            for (int thread = 0; thread < 2; thread++)
             {
-                // With a size hint that leaves unused space in a block.
-                message.GetSpan(10)[0] = (byte)'[';
-                message.Advance(1);
-                for (int left = length - 2; left > 0;)
+                byte mine = (byte)('a' + thread);
+                MessageWriter message = new();
+                int done = 0;
+                Repeat(rig, () =>
                 {
-                    int part = Math.Min(left, 7_001);
-                    message.GetSpan(part)[..part].Fill(mine);
-                    message.Advance(part);
-                    left -= part;
-                }
+                    // With a size hint that leaves unused space in a block.
+                    message.GetSpan(10)[0] = (byte)'[';
+                    message.Advance(1);
+                    for (int left = length - 2; left > 0;)
+                    {
+                        int part = Math.Min(left, 7_001);
+                        message.GetSpan(part)[..part].Fill(mine);
+                        message.Advance(part);
+                        left -= part;
+                    }
 
-                message.Write("]"u8);
-                if (session.Send(Outgoing.Written(message)) != SendResult.Queued) return false;
-                return ++done == Count;
-            });
-        }
+                    message.Write("]"u8);
+                    if (session.Send(Outgoing.Written(message)) != SendResult.Queued) return false;
+                    return ++done == Count;
+                });
+            }
 
-        byte[] arrived = peer.Read(2 * Count * length);
-        rig.Join();
-        int[] seen = new int[2];
-        for (int at = 0; at < arrived.Length; at += length)
-        {
-            ReadOnlySpan<byte> message = arrived.AsSpan(at, length);
-            Assert.Equal((byte)'[', message[0]);
-            Assert.Equal((byte)']', message[^1]);
-            Assert.False(message[1..^1].ContainsAnyExcept(message[1]), $"something else lies in the message at {at}");
-            seen[message[1] - 'a']++;
-        }
+            byte[] arrived = peer.Read(2 * Count * length);
+            rig.Join();
+            int[] seen = new int[2];
+            for (int at = 0; at < arrived.Length; at += length)
+            {
+                ReadOnlySpan<byte> message = arrived.AsSpan(at, length);
+                Assert.Equal((byte)'[', message[0]);
+                Assert.Equal((byte)']', message[^1]);
+                Assert.False(message[1..^1].ContainsAnyExcept(message[1]),
+                    $"something else lies in the message at {at}");
+                seen[message[1] - 'a']++;
+            }
 
-        Assert.Equal([Count, Count], seen);
-    });
+            Assert.Equal([Count, Count], seen);
+        });
 
     [Theory, Contract(1, 5, 21)]
     [InlineData(100, false)]
     [InlineData(100_000, false)]
     [InlineData(100, true)]
     [InlineData(100_000, true)]
-    public void A_session_that_ends_while_a_message_is_written_leaves_it_to_its_writer(int length, bool isHandOver) => Run(rig =>
-    {
-        byte[] data = Pattern(length, 4);
-        MessageWriter message = new();
-        RecordingSession next = new(rig) { IsSuccessor = true };
-        RecordingServer server = rig.Serve(s => s.AtReceived = (session, _) =>
+    public void A_session_that_ends_while_a_message_is_written_leaves_it_to_its_writer(int length, bool isHandOver) =>
+        Run(rig =>
         {
-            message.Write(data.AsSpan(0, length / 2));
-            if (isHandOver) session.CallHandOver(next);
-            else session.Abort();
+            byte[] data = Pattern(length, 4);
+            MessageWriter message = new();
+            RecordingSession next = new(rig) { IsSuccessor = true };
+            RecordingServer server = rig.Serve(s => s.AtReceived = (session, _) =>
+            {
+                message.Write(data.AsSpan(0, length / 2));
+                if (isHandOver) session.CallHandOver(next);
+                else session.Abort();
+            });
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
+            RecordingSession first = server.Connected();
+            peer.Write("x");
+            first.End();
+            // Earlier data is still there, and so is the space after it.
+            message.Write(data.AsSpan(length / 2));
+            Assert.Equal(SendResult.Closed, first.Send(Outgoing.Written(message)));
+            Assert.Equal(data, message.Written.ToArray());
+            // Nothing of it was sent, and another session may send it.
+            if (isHandOver) next.Until("connected");
+            Peer other = isHandOver ? peer : rig.ConnectPeer(server.EndPoint!);
+            RecordingSession heir = next;
+            if (!isHandOver) rig.Until(() => (heir = rig.Sessions[^1]) is { IsConnected: true }, "the second session");
+            rig.OnLoop(heir, () => Assert.Equal(SendResult.Queued, heir.Send(Outgoing.Written(message))));
+            Assert.Equal(data, other.Read(length));
         });
-        Peer peer = rig.ConnectPeer(server.EndPoint!);
-        RecordingSession first = server.Connected();
-        peer.Write("x");
-        first.End();
-        // Earlier data is still there, and so is the space after it.
-        message.Write(data.AsSpan(length / 2));
-        Assert.Equal(SendResult.Closed, first.Send(Outgoing.Written(message)));
-        Assert.Equal(data, message.Written.ToArray());
-        // Nothing of it was sent, and another session may send it.
-        if (isHandOver) next.Until("connected");
-        Peer other = isHandOver ? peer : rig.ConnectPeer(server.EndPoint!);
-        RecordingSession heir = next;
-        if (!isHandOver) rig.Until(() => (heir = rig.Sessions[^1]) is { IsConnected: true }, "the second session");
-        rig.OnLoop(heir, () => Assert.Equal(SendResult.Queued, heir.Send(Outgoing.Written(message))));
-        Assert.Equal(data, other.Read(length));
-    });
 
     [Fact, Contract(5, 21)]
     public void A_long_message_that_was_taken_and_never_sent_gives_its_blocks_back() => Run(rig =>
@@ -180,11 +185,13 @@ public abstract class WritingSuite(Transport transport) : TrafficSuite(transport
         MessageWriter message = new();
         Exception? thrown = null;
         AskedSession? asked = null;
-        Server server = rig.Keep(new Server(rig.Scheduled(new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }), () => asked = new AskedSession(() =>
-        {
-            thrown = Record.Exception(() => message.GetSpan());
-            return false;
-        })));
+        Server server =
+            rig.Keep(new Server(rig.Scheduled(new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }),
+                () => asked = new AskedSession(() =>
+                {
+                    thrown = Record.Exception(() => message.GetSpan());
+                    return false;
+                })));
         rig.Await(server.StartAsync());
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         rig.Until(() => Volatile.Read(ref asked) is { IsConnected: true }, "the session");

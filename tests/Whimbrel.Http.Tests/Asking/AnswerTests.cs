@@ -17,7 +17,8 @@ public sealed class AnswerTests
         { "G", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", "200 ok. reusable" },
         { "G", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "200 . reusable" },
         { "G", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", "200 ok. reusable" },
-        { "G", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\no\r\n1;a=b\r\nk\r\n0\r\nX: y\r\n\r\n", "200 ok.(X: y) reusable" },
+        { "G", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\no\r\n1;a=b\r\nk\r\n0\r\nX: y\r\n\r\n",
+            "200 ok.(X: y) reusable" },
         { "G", "HTTP/1.1 200 OK\r\n\r\nok$", "200 ok. closes" },
         { "G", "HTTP/1.1 200 OK\r\n\r\n$", "200 . closes" },
         { "G", "HTTP/1.0 200 OK\r\n\r\nok$", "200 ok. closes" },
@@ -29,13 +30,18 @@ public sealed class AnswerTests
         { "H", "HTTP/1.1 200 OK\r\n\r\n", "200 . reusable" },
         { "G", "HTTP/1.1 204 No Content\r\n\r\n", "204 . reusable" },
         { "G", "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n", "304 . reusable" },
-        { "GHG", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\naHTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nHTTP/1.1 201 Created\r\nContent-Length: 1\r\n\r\nb", "200 a. reusable 200 . reusable 201 b. reusable" },
+        { "GHG", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\naHTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nHTTP/1.1 "
+            + "201 Created\r\nContent-Length: 1\r\n\r\nb", "200 a. reusable 200 . reusable 201 b. reusable" },
 
         // interim answers
         { "G", "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", "100? 200 ok. reusable" },
-        { "G", "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 102 \r\n\r\nHTTP/1.1 204 \r\n\r\n", "103? 102? 204 . reusable" },
-        { "G", "HTTP/1.1 100 \r\n\r\nHTTP/1.1 100 \r\n\r\nHTTP/1.1 100 \r\n\r\nHTTP/1.1 204 \r\n\r\n", "100? 100? 100? 204 . reusable" },
-        { "G", "HTTP/1.1 100 \r\n\r\nHTTP/1.1 100 \r\n\r\nHTTP/1.1 100 \r\n\r\nHTTP/1.1 100 \r\n\r\nHTTP/1.1 204 \r\n\r\n", "100? 100? 100? TooManyInterims" },
+        { "G", "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 102 \r\n\r\nHTTP/1.1 204 \r\n\r\n",
+            "103? 102? 204 . reusable" },
+        { "G", "HTTP/1.1 100 \r\n\r\nHTTP/1.1 100 \r\n\r\nHTTP/1.1 100 \r\n\r\nHTTP/1.1 204 \r\n\r\n",
+            "100? 100? 100? 204 . reusable" },
+        { "G",
+            "HTTP/1.1 100 \r\n\r\nHTTP/1.1 100 \r\n\r\nHTTP/1.1 100 \r\n\r\nHTTP/1.1 100 \r\n\r\nHTTP/1.1 204 \r\n\r\n",
+            "100? 100? 100? TooManyInterims" },
         { "G", "HTTP/1.1 100 Continue\r\nContent-Length: 2\r\n\r\nok", "ForbiddenBody" },
         { "G", "HTTP/1.1 100 Continue\r\nTransfer-Encoding: chunked\r\n\r\n", "ForbiddenBody" },
         { "G", "HTTP/1.1 100 Continue\r\n\r\n$", "100? Truncated" },
@@ -52,8 +58,10 @@ public sealed class AnswerTests
         { "G", "HTTP/1.1 200 OK\r\nContent-Length: 0x2\r\n\r\nok", "BadContentLength" },
         { "G", "HTTP/1.1 200 OK\r\nContent-Length:\r\n\r\n", "BadContentLength" },
         { "G", "HTTP/1.1 200 OK\r\nContent-Length : 2\r\n\r\nok", "SpaceInName" },
-        { "G", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", "TwoFramings" },
-        { "G", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "DuplicateField" },
+        { "G", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+            "TwoFramings" },
+        { "G", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            "DuplicateField" },
         { "G", "HTTP/1.1 200 OK\r\nTransfer-Encoding: identity\r\n\r\nok", "BadTransferEncoding" },
         { "G", "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", "UnsupportedTransferEncoding" },
         { "G", "HTTP/1.1 200 OK\r\nTransfer-Encoding: \u000bchunked\r\n\r\n", "ControlCharacter" },
@@ -78,7 +86,8 @@ public sealed class AnswerTests
         { "G", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n10000000000000000\r\n", "200 BadChunkSize" },
         { "G", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nokX\r\n", "200 ok BadChunkEnd" },
         { "G", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\nok\n0\n\n", "200 BareLf" },
-        { "G", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nContent-Length: 2\r\n\r\n", "200 ForbiddenTrailer" },
+        { "G", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nContent-Length: 2\r\n\r\n",
+            "200 ForbiddenTrailer" },
         { "G", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3e9\r\n", "200 BodyTooLarge" },
 
         // incomplete responses, and unsolicited bytes
@@ -86,7 +95,8 @@ public sealed class AnswerTests
         { "G", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n$", "200 ok Truncated" },
         { "G", "HTTP/1.1 200 OK\r\nA: b$", "Truncated" },
         { "G", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokX", "200 ok. reusable Unasked" },
-        { "G", "HTTP/1.1 204 No Content\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "204 . reusable Unasked" },
+        { "G", "HTTP/1.1 204 No Content\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+            "204 . reusable Unasked" },
         { "H", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", "200 . reusable Unasked" },
         { "", "HTTP/1.1 408 Request Timeout\r\n\r\n", "Unasked" },
         { "G", "HTTP/1.1 200 OK\r\nContent-Length: 1001\r\n\r\n", "BodyTooLarge" },
@@ -101,7 +111,8 @@ public sealed class AnswerTests
         bool isFinished = answers.EndsWith('$');
         byte[] bytes = Encoding.Latin1.GetBytes(isFinished ? answers[..^1] : answers);
         Assert.Equal(told, Tell(requests, isFinished, bytes));
-        for (int cut = 1; cut < bytes.Length; cut++) Assert.Equal(told, Tell(requests, isFinished, bytes[..cut], bytes[cut..]));
+        for (int cut = 1; cut < bytes.Length; cut++)
+            Assert.Equal(told, Tell(requests, isFinished, bytes[..cut], bytes[cut..]));
         Assert.Equal(told, Tell(requests, isFinished, [.. bytes.Select(b => new[] { b })]));
     }
 
@@ -126,7 +137,8 @@ public sealed class AnswerTests
 
             // After a 101 the bytes belong to another protocol, which readers of single messages do not check.
             if (reader.Rule == HttpRule.BadSwitch) continue;
-            Assert.Equal($"{vector}: {(vector.Outcome == "Ok" ? HttpRule.None.ToString() : vector.Outcome)}", $"{vector}: {reader.Rule}");
+            Assert.Equal($"{vector}: {(vector.Outcome == "Ok" ? HttpRule.None.ToString() : vector.Outcome)}",
+                $"{vector}: {reader.Rule}");
             count++;
         }
 
@@ -150,15 +162,19 @@ public sealed class AnswerTests
                 HttpMessagePart part = reader.Read(rest, out int count);
                 taken += count;
                 if (part is HttpMessagePart.NeedMore or HttpMessagePart.Broken) break;
-                Add(part, part is HttpMessagePart.Data or HttpMessagePart.Done ? rest.Slice(reader.Start, reader.Length) : default);
+                Add(part, part is HttpMessagePart.Data or HttpMessagePart.Done
+                    ? rest.Slice(reader.Start, reader.Length)
+                    : default);
                 if (part == HttpMessagePart.Switched) return told.ToString().TrimEnd();
             }
 
             unread = unread[taken..];
         }
 
-        if (isFinished && reader.Rule == HttpRule.None && reader.Finish() == HttpMessagePart.Done) Add(HttpMessagePart.Done, default);
-        if (reader.Rule != HttpRule.None) told.Append(told.Length > 0 && told[^1] != ' ' ? " " : "").Append(reader.Rule);
+        if (isFinished && reader.Rule == HttpRule.None && reader.Finish() == HttpMessagePart.Done)
+            Add(HttpMessagePart.Done, default);
+        if (reader.Rule != HttpRule.None)
+            told.Append(told.Length > 0 && told[^1] != ' ' ? " " : "").Append(reader.Rule);
         return told.ToString().TrimEnd();
 
         void Add(HttpMessagePart part, ReadOnlySpan<byte> bytes)
@@ -179,7 +195,8 @@ public sealed class AnswerTests
                     told.Append(text);
                     break;
                 default:
-                    told.Append('.').Append(text.Length > 0 ? $"({text.TrimEnd()})" : "").Append(reader.IsReusable ? " reusable " : " closes ");
+                    told.Append('.').Append(text.Length > 0 ? $"({text.TrimEnd()})" : "")
+                        .Append(reader.IsReusable ? " reusable " : " closes ");
                     if (next < requests.Length) reader.Begin(requests[next++] == 'H');
                     break;
             }

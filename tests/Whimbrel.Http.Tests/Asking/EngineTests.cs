@@ -37,28 +37,39 @@ public sealed class EngineTests
             Assert.SkipUnless(support.IsAvailable, support.Reason);
             _isTls = isTls;
             Engine = new Engine(new EngineOptions { Kind = kind, Loops = 2, OnDiagnosticEvent = static _ => { } });
-            TlsOptions? tls = isTls ? new TlsOptions { Certificate = TlsCertificate.From(TestCertificates.Server), ApplicationProtocols = ["http/1.1"] } : null;
-            Server = new HttpServer(new ServerOptions { Engine = Engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Tls = tls }, options);
+            TlsOptions? tls = isTls
+                ? new TlsOptions
+                {
+                    Certificate = TlsCertificate.From(TestCertificates.Server),
+                    ApplicationProtocols = ["http/1.1"]
+                }
+                : null;
+            Server = new HttpServer(
+                new ServerOptions { Engine = Engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Tls = tls },
+                options);
             Server.Get("/{x}", static (request, response) => response.Text(request.Route["x"]));
             Server.Post("/sum", static async (request, response, stop) =>
             {
                 byte[] hash = await SHA256.HashDataAsync(request.Body, stop);
                 response.Text(Convert.ToHexString(hash));
             });
-            Server.Post("/echo", static (request, response, stop) => new ValueTask(request.Body.CopyToAsync(response.Body, stop)));
+            Server.Post("/echo",
+                static (request, response, stop) => new ValueTask(request.Body.CopyToAsync(response.Body, stop)));
         }
 
         internal Engine Engine { get; }
 
         internal HttpServer Server { get; }
 
-        internal TlsOptions? ClientTls => _isTls ? new TlsOptions { Roots = TestCertificates.Roots, ApplicationProtocols = ["http/1.1"] } : null;
+        internal TlsOptions? ClientTls =>
+            _isTls ? new TlsOptions { Roots = TestCertificates.Roots, ApplicationProtocols = ["http/1.1"] } : null;
 
         internal string Host => $"127.0.0.1:{((IPEndPoint)Server.EndPoint!).Port}";
 
         internal string Url => $"{(_isTls ? "https" : "http")}://{Host}";
 
-        internal HttpPool NewPool(int connections = 8) => new(new HttpClientOptions { Engine = Engine, Tls = ClientTls, ConnectionLimit = connections });
+        internal HttpPool NewPool(int connections = 8) =>
+            new(new HttpClientOptions { Engine = Engine, Tls = ClientTls, ConnectionLimit = connections });
 
         public async ValueTask DisposeAsync()
         {
@@ -67,7 +78,8 @@ public sealed class EngineTests
         }
     }
 
-    private sealed class Asker(string host, int count, int ahead) : HttpClientSession(host, new HttpClientOptions { PipelineLimit = ahead })
+    private sealed class Asker(string host, int count, int ahead)
+        : HttpClientSession(host, new HttpClientOptions { PipelineLimit = ahead })
     {
         private readonly StringBuilder _body = new();
         private int _sent;
@@ -79,7 +91,8 @@ public sealed class EngineTests
 
         private void Ask()
         {
-            while (_sent < count && Request(HttpVerb.Get, Encoding.ASCII.GetBytes($"/{_sent}")) == SendResult.Queued) _sent++;
+            while (_sent < count && Request(HttpVerb.Get, Encoding.ASCII.GetBytes($"/{_sent}")) == SendResult.Queued)
+                _sent++;
         }
 
         protected override void OnBody(ReadOnlySpan<byte> piece) => _body.Append(Encoding.ASCII.GetString(piece));
@@ -97,13 +110,17 @@ public sealed class EngineTests
     [Fact]
     public async Task Where_TLS_options_name_no_application_protocol_it_is_that_of_HTTP_1_1()
     {
-        await using Engine engine = new(new EngineOptions { Kind = EngineKind.Portable, Loops = 1, OnDiagnosticEvent = static _ => { } });
+        await using Engine engine =
+            new(new EngineOptions { Kind = EngineKind.Portable, Loops = 1, OnDiagnosticEvent = static _ => { } });
         TlsOptions offering = new() { Roots = TestCertificates.Roots };
-        await using HttpServer server = new("https://127.0.0.1:0", tls: new TlsOptions { Certificate = TlsCertificate.From(TestCertificates.Server) });
-        server.Get("/", static (request, response) => response.Text(request.Session.Tls!.ApplicationProtocol ?? "none"));
+        await using HttpServer server = new("https://127.0.0.1:0",
+            tls: new TlsOptions { Certificate = TlsCertificate.From(TestCertificates.Server) });
+        server.Get("/",
+            static (request, response) => response.Text(request.Session.Tls!.ApplicationProtocol ?? "none"));
         await server.StartAsync();
         await using HttpPool pool = new(new HttpClientOptions { Engine = engine, Tls = offering });
-        using HttpClientResponse response = await pool.SendAsync(new HttpClientRequest(HttpVerb.Get, $"https://127.0.0.1:{((IPEndPoint)server.EndPoint!).Port}/")).AsTask().WaitAsync(Script.Patience);
+        using HttpClientResponse response = await pool.SendAsync(new HttpClientRequest(HttpVerb.Get,
+            $"https://127.0.0.1:{((IPEndPoint)server.EndPoint!).Port}/")).AsTask().WaitAsync(Script.Patience);
         Assert.Equal("http/1.1", await response.ReadTextAsync().AsTask().WaitAsync(Script.Patience));
         Assert.Empty(offering.ApplicationProtocols);
     }
@@ -117,7 +134,13 @@ public sealed class EngineTests
         foreach (int ahead in (int[])[1, 16])
         {
             Asker asker = new(site.Host, 300, ahead);
-            await using Client client = new(new ClientOptions { Engine = site.Engine, EndPoint = site.Server.EndPoint, Tls = site.ClientTls, Scheduling = scheduling }, () => asker);
+            await using Client client = new(new ClientOptions
+            {
+                Engine = site.Engine,
+                EndPoint = site.Server.EndPoint,
+                Tls = site.ClientTls,
+                Scheduling = scheduling
+            }, () => asker);
             await client.ConnectAsync();
             Assert.Equal(expected, await asker.Done.Task.WaitAsync(Script.Patience));
         }
@@ -179,7 +202,8 @@ public sealed class EngineTests
         await site.Server.StartAsync();
         await using HttpPool pool = site.NewPool();
         Gauge gauge = new(40 << 20); // socket buffers in both directions, and the copy in progress
-        using IncrementalHash sent = IncrementalHash.CreateHash(HashAlgorithmName.SHA256), got = IncrementalHash.CreateHash(HashAlgorithmName.SHA256);
+        using IncrementalHash sent = IncrementalHash.CreateHash(HashAlgorithmName.SHA256),
+            got = IncrementalHash.CreateHash(HashAlgorithmName.SHA256);
         HttpClientRequest request = new(HttpVerb.Post, site.Url + "/echo");
         request.SetBody(
             async (to, stop) =>
@@ -201,7 +225,8 @@ public sealed class EngineTests
         using HttpClientResponse response = await pool.SendAsync(request).AsTask().WaitAsync(Script.Patience);
         byte[] into = new byte[64 * 1024];
         long total = 0;
-        for (int count; (count = await response.Body.ReadAsync(into).AsTask().WaitAsync(Script.Patience)) > 0; total += count)
+        for (int count; (count = await response.Body.ReadAsync(into).AsTask().WaitAsync(Script.Patience)) > 0;
+            total += count)
         {
             got.AppendData(into, 0, count);
             await gauge.TakeAsync(count);
@@ -218,10 +243,17 @@ public sealed class EngineTests
         await using Site site = new(EngineKind.Epoll, isTls: true);
         await site.Server.StartAsync();
         await using HttpPool strangers = new(new HttpClientOptions { Engine = site.Engine });
-        HttpClientException e = await Assert.ThrowsAsync<HttpClientException>(() => strangers.GetAsync(site.Url + "/a").AsTask().WaitAsync(Script.Patience));
+        HttpClientException e = await Assert.ThrowsAsync<HttpClientException>(() => strangers.GetAsync(site.Url + "/a")
+            .AsTask().WaitAsync(Script.Patience));
         Assert.Equal(HttpClientFailure.Tls, e.Failure);
-        await using HttpPool other = new(new HttpClientOptions { Engine = site.Engine, EndPoint = site.Server.EndPoint, Tls = new TlsOptions { Roots = TestCertificates.Roots, HostName = "another.test" } });
-        e = await Assert.ThrowsAsync<HttpClientException>(() => other.GetAsync("https://another.test/a").AsTask().WaitAsync(Script.Patience));
+        await using HttpPool other = new(new HttpClientOptions
+        {
+            Engine = site.Engine,
+            EndPoint = site.Server.EndPoint,
+            Tls = new TlsOptions { Roots = TestCertificates.Roots, HostName = "another.test" }
+        });
+        e = await Assert.ThrowsAsync<HttpClientException>(() => other.GetAsync("https://another.test/a").AsTask()
+            .WaitAsync(Script.Patience));
         Assert.Equal(HttpClientFailure.Tls, e.Failure);
     }
 

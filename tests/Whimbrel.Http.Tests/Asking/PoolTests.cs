@@ -15,7 +15,8 @@ public sealed class PoolTests
         return $"{response.Status} {await response.ReadTextAsync().AsTask().WaitAsync(Script.Patience)}";
     }
 
-    private static async Task<HttpClientFailure> FailureAsync(Func<Task> ask) => (await Assert.ThrowsAsync<HttpClientException>(() => ask().WaitAsync(Script.Patience))).Failure;
+    private static async Task<HttpClientFailure> FailureAsync(Func<Task> ask) =>
+        (await Assert.ThrowsAsync<HttpClientException>(() => ask().WaitAsync(Script.Patience))).Failure;
 
     /// <summary>Waits for something that another thread does.</summary>
     private static async Task UntilAsync(Func<bool> isTrue)
@@ -24,7 +25,8 @@ public sealed class PoolTests
         while (!isTrue())
         {
             Assert.True(DateTime.UtcNow < end, "It did not come to that.");
-            await Task.Delay(5, TestContext.Current.CancellationToken); // tidy: waits because another thread's counter has no event
+            // tidy: waits because another thread's counter has no event
+            await Task.Delay(5, TestContext.Current.CancellationToken);
         }
     }
 
@@ -37,7 +39,8 @@ public sealed class PoolTests
         await using HttpPool pool = new();
         for (int i = 0; i < 5; i++) Assert.Equal("200 ok", await GetAsync(pool, script.Url + "/a?b"));
         Assert.Equal(1, script.Count);
-        Assert.Equal($"GET /a?b HTTP/1.1\r\nHost: {script.Url[7..]}\r\nAccept-Encoding: gzip, br, deflate\r\n\r\n", script.Heads[4]);
+        Assert.Equal($"GET /a?b HTTP/1.1\r\nHost: {script.Url[7..]}\r\nAccept-Encoding: gzip, br, deflate\r\n\r\n",
+            script.Heads[4]);
         Assert.Equal(new HttpPoolCounters(5, 0, 1, 0, 0, 1, 1, 0), pool.ReadCounters());
     }
 
@@ -61,7 +64,8 @@ public sealed class PoolTests
         using HttpClientResponse second = await pool.GetAsync(script.Url).AsTask().WaitAsync(Script.Patience);
         Assert.True(first.Times.Connect > TimeSpan.Zero && first.Times.Handshake == TimeSpan.Zero, $"{first.Times}");
         Assert.Equal((TimeSpan.Zero, TimeSpan.Zero), (second.Times.Connect, second.Times.Handshake));
-        foreach (HttpClientResponse answer in (HttpClientResponse[])[first, second]) Assert.InRange(answer.Times.FirstByte, pause - TimeSpan.FromMilliseconds(2), Script.Patience);
+        foreach (HttpClientResponse answer in (HttpClientResponse[])[first, second])
+            Assert.InRange(answer.Times.FirstByte, pause - TimeSpan.FromMilliseconds(2), Script.Patience);
     }
 
     [Theory]
@@ -132,8 +136,10 @@ public sealed class PoolTests
         Assert.Equal(2, script.Count);
     }
 
-    [Theory, InlineData("GET", true), InlineData("PUT", true), InlineData("DELETE", true), InlineData("POST", false), InlineData("PATCH", false)]
-    public async Task A_request_on_a_kept_connection_that_dies_is_sent_again_only_when_that_is_safe(string method, bool isRepeated)
+    [Theory, InlineData("GET", true), InlineData("PUT", true), InlineData("DELETE", true), InlineData("POST", false),
+        InlineData("PATCH", false)]
+    public async Task A_request_on_a_kept_connection_that_dies_is_sent_again_only_when_that_is_safe(string method,
+        bool isRepeated)
     {
         await using Script script = new(async line =>
         {
@@ -152,7 +158,8 @@ public sealed class PoolTests
         Assert.Equal("200 ok", await GetAsync(pool, script.Url));
         HttpClientRequest request = new(method, new Uri(script.Url));
         if (isRepeated) Assert.Equal(200, (await pool.FetchAsync(request)).Status);
-        else Assert.Equal(HttpClientFailure.ConnectionLost, await FailureAsync(() => pool.FetchAsync(request).AsTask()));
+        else
+            Assert.Equal(HttpClientFailure.ConnectionLost, await FailureAsync(() => pool.FetchAsync(request).AsTask()));
         Assert.Equal(isRepeated ? 1 : 0, pool.ReadCounters().Repeats);
     }
 
@@ -204,18 +211,23 @@ public sealed class PoolTests
     [Fact]
     public async Task A_request_that_waits_for_undisposed_responses_fails_with_their_number()
     {
-        await using Script script = new(line => line.AnswerAllAsync($"HTTP/1.1 200 OK\r\nContent-Length: 300000\r\n\r\n{new string('x', 300_000)}"));
-        await using HttpPool pool = new(new HttpClientOptions { ConnectionLimit = 2, WaitTimeout = TimeSpan.FromMilliseconds(300) });
+        await using Script script = new(line =>
+            line.AnswerAllAsync($"HTTP/1.1 200 OK\r\nContent-Length: 300000\r\n\r\n{new string('x', 300_000)}"));
+        await using HttpPool pool =
+            new(new HttpClientOptions { ConnectionLimit = 2, WaitTimeout = TimeSpan.FromMilliseconds(300) });
         HttpClientResponse first = await pool.GetAsync(script.Url), second = await pool.GetAsync(script.Url);
         HttpClientException waited = await Assert.ThrowsAsync<HttpClientException>(() => GetAsync(pool, script.Url));
         Assert.Equal(HttpClientFailure.TooManyWaiting, waited.Failure);
         Assert.Contains("All 2 connections", waited.Message, StringComparison.Ordinal);
-        Assert.Contains("2 of them with a response that is neither disposed nor read to its end", waited.Message, StringComparison.Ordinal);
+        Assert.Contains("2 of them with a response that is neither disposed nor read to its end", waited.Message,
+            StringComparison.Ordinal);
         Assert.Equal(300_000, (await first.ReadBytesAsync()).Length); // without Dispose
         second.Dispose();
-        Assert.StartsWith("200 xxx", await GetAsync(pool, script.Url).WaitAsync(Script.Patience), StringComparison.Ordinal);
+        Assert.StartsWith("200 xxx", await GetAsync(pool, script.Url).WaitAsync(Script.Patience),
+            StringComparison.Ordinal);
 
-        await using HttpPool timed = new(new HttpClientOptions { ConnectionLimit = 1, RequestTimeout = TimeSpan.FromMilliseconds(500) });
+        await using HttpPool timed =
+            new(new HttpClientOptions { ConnectionLimit = 1, RequestTimeout = TimeSpan.FromMilliseconds(500) });
         using CancellationTokenSource stop = new();
         // The time of the first request ends first, and frees its connection: on a busy machine the second may get it.
         HttpClientException? late = null;
@@ -303,7 +315,8 @@ public sealed class PoolTests
 
     [Theory]
     [InlineData("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok", HttpClientFailure.Protocol)]
-    [InlineData("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", HttpClientFailure.Protocol)]
+    [InlineData("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        HttpClientFailure.Protocol)]
     [InlineData("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n", HttpClientFailure.Protocol)]
     [InlineData("HTTP/1.1 101 Hello\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n", HttpClientFailure.Protocol)]
     [InlineData("HTTP/1.1 100 \r\n\r\nHTTP/1.1 100 \r\n\r\nHTTP/1.1 100 \r\n\r\n", HttpClientFailure.Protocol)]
@@ -312,8 +325,10 @@ public sealed class PoolTests
     [InlineData("HTTP/1.1 200 O", HttpClientFailure.ConnectionLost)]
     [InlineData("", HttpClientFailure.ConnectionLost)]
     [InlineData("HTTP/1.1 200 OK\r\nContent-Length: 1001\r\n\r\n", HttpClientFailure.TooLarge)]
-    [InlineData("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 5\r\n\r\nhello", HttpClientFailure.Decompression)]
-    [InlineData("HTTP/1.1 200 OK\r\nContent-Encoding: br\r\nContent-Length: 5\r\n\r\nhello", HttpClientFailure.Decompression)]
+    [InlineData("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 5\r\n\r\nhello",
+        HttpClientFailure.Decompression)]
+    [InlineData("HTTP/1.1 200 OK\r\nContent-Encoding: br\r\nContent-Length: 5\r\n\r\nhello",
+        HttpClientFailure.Decompression)]
     public async Task Each_failure_has_its_own_kind(string answer, HttpClientFailure failure)
     {
         await using Script script = new(async line =>
@@ -332,8 +347,10 @@ public sealed class PoolTests
         await using HttpPool pool = new();
         using Socket bound = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
         bound.Bind(new IPEndPoint(IPAddress.Loopback, 0)); // bound but not listening
-        Assert.Equal(HttpClientFailure.Refused, await FailureAsync(() => GetAsync(pool, $"http://{bound.LocalEndPoint}/")));
-        Assert.Equal(HttpClientFailure.UnknownHost, await FailureAsync(() => GetAsync(pool, "http://no-such-host.invalid/")));
+        Assert.Equal(HttpClientFailure.Refused,
+            await FailureAsync(() => GetAsync(pool, $"http://{bound.LocalEndPoint}/")));
+        Assert.Equal(HttpClientFailure.UnknownHost,
+            await FailureAsync(() => GetAsync(pool, "http://no-such-host.invalid/")));
         await using Script plain = new(async line =>
         {
             await line.SendAsync("I speak no TLS\r\n");
@@ -350,7 +367,8 @@ public sealed class PoolTests
         await using Script script = new(async line =>
         {
             string? head = await line.HeadAsync();
-            if (head!.Contains("/body", StringComparison.Ordinal)) await line.SendAsync("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nx");
+            if (head!.Contains("/body", StringComparison.Ordinal))
+                await line.SendAsync("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nx");
             await line.EndAsync();
         });
         TimeSpan soon = TimeSpan.FromMilliseconds(100);
@@ -361,7 +379,8 @@ public sealed class PoolTests
         await using HttpPool whole = new(new HttpClientOptions { RequestTimeout = soon });
         Assert.Equal(HttpClientFailure.RequestTimeout, await FailureAsync(() => GetAsync(whole, script.Url)));
         Assert.Equal(HttpClientFailure.RequestTimeout, await FailureAsync(() => GetAsync(whole, script.Url + "/body")));
-        foreach (HttpPool pool in (HttpPool[])[head, body, whole]) await UntilAsync(() => pool.ReadCounters().Connections == 0);
+        foreach (HttpPool pool in (HttpPool[])[head, body, whole])
+            await UntilAsync(() => pool.ReadCounters().Connections == 0);
     }
 
     [Fact]
@@ -387,7 +406,8 @@ public sealed class PoolTests
         await using Script script = new(async line =>
         {
             string? head = await line.HeadAsync();
-            if (head!.Contains("/body", StringComparison.Ordinal)) await line.SendAsync("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nx");
+            if (head!.Contains("/body", StringComparison.Ordinal))
+                await line.SendAsync("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nx");
             asked.TrySetResult();
             await line.EndAsync();
         });
@@ -396,16 +416,19 @@ public sealed class PoolTests
         Task<HttpClientResponse> waits = pool.GetAsync(script.Url, stop.Token).AsTask();
         await asked.Task.WaitAsync(Script.Patience);
         await stop.CancelAsync();
-        OperationCanceledException e = await Assert.ThrowsAnyAsync<OperationCanceledException>(() => waits.WaitAsync(Script.Patience));
+        OperationCanceledException e =
+            await Assert.ThrowsAnyAsync<OperationCanceledException>(() => waits.WaitAsync(Script.Patience));
         Assert.Equal(stop.Token, e.CancellationToken);
         await Assert.ThrowsAnyAsync<OperationCanceledException>(() => pool.GetAsync(script.Url, stop.Token).AsTask());
 
         // The token of a read cancels only that read, and no byte is lost.
-        using HttpClientResponse response = await pool.GetAsync(script.Url + "/body").AsTask().WaitAsync(Script.Patience);
+        using HttpClientResponse response = await pool.GetAsync(script.Url + "/body").AsTask()
+            .WaitAsync(Script.Patience);
         byte[] into = new byte[100];
         Assert.Equal(1, await response.Body.ReadAsync(into).AsTask().WaitAsync(Script.Patience));
         using CancellationTokenSource soon = new(50);
-        await Assert.ThrowsAnyAsync<OperationCanceledException>(() => response.Body.ReadAsync(into, soon.Token).AsTask().WaitAsync(Script.Patience));
+        await Assert.ThrowsAnyAsync<OperationCanceledException>(() => response.Body.ReadAsync(into, soon.Token).AsTask()
+            .WaitAsync(Script.Patience));
         response.Dispose();
         await Assert.ThrowsAsync<ObjectDisposedException>(() => response.Body.ReadAsync(into).AsTask());
     }
@@ -472,7 +495,8 @@ public sealed class PoolTests
         await using Script script = new(async line =>
         {
             await line.HeadAsync();
-            await line.SendAsync("HTTP/1.1 103 Early\r\nLink: a\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 7\r\n\r\n");
+            await line.SendAsync("HTTP/1.1 103 Early\r\nLink: a\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: "
+                + "chunked\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 7\r\n\r\n");
             await line.HeadAsync();
             await line.SendAsync("HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=iso-8859-1\r\n\r\n\xe4");
         });
@@ -505,7 +529,8 @@ public sealed class PoolTests
     {
         while (await line.HeadAsync() is not null)
         {
-            await line.SendAsync($"HTTP/1.1 200 OK\r\nContent-Encoding: {coding.Split(' ')[^1]}\r\nContent-Length: {bytes.Length}\r\n\r\n");
+            await line.SendAsync($"HTTP/1.1 200 OK\r\nContent-Encoding: {coding.Split(' ')[^1]}\r\nContent-Length: "
+                + $"{bytes.Length}\r\n\r\n");
             await line.Stream.WriteAsync(bytes);
         }
     });
@@ -534,12 +559,14 @@ public sealed class PoolTests
     [Theory, MemberData(nameof(Codings))]
     public async Task A_compressed_body_that_ends_too_early_fails(string coding)
     {
-        byte[] plain = new byte[100_000], bytes = Compress(coding, plain.Select((_, i) => (byte)(i * i % 251)).ToArray());
+        byte[] plain = new byte[100_000],
+            bytes = Compress(coding, plain.Select((_, i) => (byte)(i * i % 251)).ToArray());
         foreach (int length in (int[])[1, bytes.Length / 2, bytes.Length - 1])
         {
             await using Script script = Compressed(coding, bytes[..length]);
             await using HttpPool pool = new();
-            Assert.Equal((length, HttpClientFailure.Decompression), (length, await FailureAsync(() => GetAsync(pool, script.Url))));
+            Assert.Equal((length, HttpClientFailure.Decompression),
+                (length, await FailureAsync(() => GetAsync(pool, script.Url))));
         }
     }
 
@@ -559,7 +586,13 @@ public sealed class PoolTests
                 string[] path = head.Split(' ')[1].Split('/');
                 byte[] bytes = bodies[int.Parse(path[2], CultureInfo.InvariantCulture)];
                 int cut = int.Parse(path[3], CultureInfo.InvariantCulture);
-                string framing = path[1] switch { "length" => $"Content-Length: {cut}\r\n\r\n", "short" => $"Content-Length: {bytes.Length}\r\n\r\n", "end" => "\r\n", _ => "Transfer-Encoding: chunked\r\n\r\n" };
+                string framing = path[1] switch
+                {
+                    "length" => $"Content-Length: {cut}\r\n\r\n",
+                    "short" => $"Content-Length: {bytes.Length}\r\n\r\n",
+                    "end" => "\r\n",
+                    _ => "Transfer-Encoding: chunked\r\n\r\n"
+                };
                 if (path[1].StartsWith("chunk", StringComparison.Ordinal) && cut > 0) framing += $"{cut:x}\r\n";
                 await line.SendAsync($"HTTP/1.1 200 OK\r\nContent-Encoding: {coding.Split(' ')[^1]}\r\n{framing}");
                 await line.Stream.WriteAsync(bytes.AsMemory(0, cut));
@@ -573,34 +606,40 @@ public sealed class PoolTests
         for (int body = 0; body < bodies.Length; body++)
         {
             int which = body;
-            await Parallel.ForAsync(0, bodies[which].Length + 1, new ParallelOptions { MaxDegreeOfParallelism = 16 }, async (cut, stop) =>
-            {
-                bool isWhole = cut == bodies[which].Length;
-                // At the boundary of two members only the framing shows that another one follows.
-                byte[]? plain = isWhole ? plains[which] : which == 2 && cut == members[0].Length ? same : null;
-                string told = plain is null ? nameof(HttpClientFailure.Decompression) : Convert.ToHexString(plain);
-                await ExpectAsync("length", cut == 0 ? "" : told);
-                await ExpectAsync("chunks", cut == 0 ? "" : told);
-                await ExpectAsync("end", told);
-                await ExpectAsync("chunks-without-end", nameof(HttpClientFailure.BodyCut));
-                if (!isWhole) await ExpectAsync("short", nameof(HttpClientFailure.BodyCut));
-
-                async Task ExpectAsync(string framing, string expected)
+            await Parallel.ForAsync(0, bodies[which].Length + 1, new ParallelOptions { MaxDegreeOfParallelism = 16 },
+                async (cut, stop) =>
                 {
-                    string got;
-                    try
-                    {
-                        using HttpClientResponse response = await pool.GetAsync($"{script.Url}/{framing}/{which}/{cut}", stop).AsTask().WaitAsync(Script.Patience, stop);
-                        got = Convert.ToHexString(await response.ReadBytesAsync(stop).AsTask().WaitAsync(Script.Patience, stop));
-                    }
-                    catch (HttpClientException e)
-                    {
-                        got = e.Failure.ToString();
-                    }
+                    bool isWhole = cut == bodies[which].Length;
+                    // At the boundary of two members only the framing shows that another one follows.
+                    byte[]? plain = isWhole ? plains[which] : which == 2 && cut == members[0].Length ? same : null;
+                    string told = plain is null ? nameof(HttpClientFailure.Decompression) : Convert.ToHexString(plain);
+                    await ExpectAsync("length", cut == 0 ? "" : told);
+                    await ExpectAsync("chunks", cut == 0 ? "" : told);
+                    await ExpectAsync("end", told);
+                    await ExpectAsync("chunks-without-end", nameof(HttpClientFailure.BodyCut));
+                    if (!isWhole) await ExpectAsync("short", nameof(HttpClientFailure.BodyCut));
 
-                    if (got != expected) wrong.Enqueue($"{framing} {which} {cut} of {bodies[which].Length}: {(got.Length > 20 ? got[..20] : got)}");
-                }
-            });
+                    async Task ExpectAsync(string framing, string expected)
+                    {
+                        string got;
+                        try
+                        {
+                            using HttpClientResponse response = await pool
+                                .GetAsync($"{script.Url}/{framing}/{which}/{cut}", stop).AsTask()
+                                .WaitAsync(Script.Patience, stop);
+                            got = Convert.ToHexString(await response.ReadBytesAsync(stop).AsTask()
+                                .WaitAsync(Script.Patience, stop));
+                        }
+                        catch (HttpClientException e)
+                        {
+                            got = e.Failure.ToString();
+                        }
+
+                        if (got != expected)
+                            wrong.Enqueue($"{framing} {which} {cut} of {bodies[which].Length}: "
+                                + $"{(got.Length > 20 ? got[..20] : got)}");
+                    }
+                });
         }
 
         Assert.True(wrong.IsEmpty, $"{wrong.Count} wrong:\n{string.Join('\n', wrong)}");
@@ -611,8 +650,10 @@ public sealed class PoolTests
     [InlineData("HTTP/1.1 999 Go away\r\nContent-Length: 2\r\n\r\nno", "999 no")]
     [InlineData("HTTP/1.1 200 OK\r\nX-A: b\r\n c\r\nContent-Length: 2\r\n\r\nok", "200 ok b   c")]
     [InlineData("HTTP/1.1 200 OK\r\nContent-Length: 2, 2\r\nContent-Length: 2\r\n\r\nok", "200 ok")]
-    [InlineData("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-T: u\r\n\tv\r\n\r\n", "200 ok u  \tv")]
-    public async Task An_irregular_answer_with_one_meaning_is_taken_unless_StrictAnswers_is_set(string answer, string told)
+    [InlineData("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-T: u\r\n\tv\r\n\r\n",
+        "200 ok u  \tv")]
+    public async Task An_irregular_answer_with_one_meaning_is_taken_unless_StrictAnswers_is_set(string answer,
+        string told)
     {
         await using Script script = new(line => line.AnswerAllAsync(answer));
         await using HttpPool pool = new(), strict = new(new HttpClientOptions { StrictAnswers = true });
@@ -620,7 +661,9 @@ public sealed class PoolTests
         {
             using HttpClientResponse response = await pool.GetAsync(script.Url).AsTask().WaitAsync(Script.Patience);
             string text = $"{response.Status} {await response.ReadTextAsync()} {response.Head["X-A"]}";
-            text += response.Head.TryGetTrailer("X-T"u8, out ReadOnlySpan<byte> trailer) ? Encoding.ASCII.GetString(trailer) : "";
+            text += response.Head.TryGetTrailer("X-T"u8, out ReadOnlySpan<byte> trailer)
+                ? Encoding.ASCII.GetString(trailer)
+                : "";
             Assert.Equal(told, text.Trim());
             Assert.False(response.Status > 299 && response.IsSuccess);
         }
@@ -628,7 +671,8 @@ public sealed class PoolTests
         Assert.Equal(1, script.Count);
         Assert.Equal(HttpClientFailure.Protocol, await FailureAsync(() => GetAsync(strict, script.Url)));
         using HttpClient theirs = new(new WhimbrelHttpHandler()) { Timeout = Script.Patience };
-        using HttpResponseMessage message = await theirs.GetAsync(new Uri(script.Url), TestContext.Current.CancellationToken);
+        using HttpResponseMessage message = await theirs.GetAsync(new Uri(script.Url),
+            TestContext.Current.CancellationToken);
         Assert.Equal(2, (await message.Content.ReadAsByteArrayAsync(TestContext.Current.CancellationToken)).Length);
         Assert.True(message.Content.Headers.ContentLength is null or 2);
         Assert.Equal(told.StartsWith("200", StringComparison.Ordinal), message.IsSuccessStatusCode);
@@ -640,7 +684,8 @@ public sealed class PoolTests
         await using Script script = Compressed(coding, Compress(coding, new byte[8_000_000]));
         await using HttpPool ratio = new();
         Assert.Equal(HttpClientFailure.Decompression, await FailureAsync(() => GetAsync(ratio, script.Url)));
-        await using HttpPool size = new(new HttpClientOptions { DecompressionRatioLimit = 1_000_000, BodyLimitBytes = 7_000_000 });
+        await using HttpPool size =
+            new(new HttpClientOptions { DecompressionRatioLimit = 1_000_000, BodyLimitBytes = 7_000_000 });
         Assert.Equal(HttpClientFailure.TooLarge, await FailureAsync(() => GetAsync(size, script.Url)));
         await using HttpPool both = new(new HttpClientOptions { DecompressionRatioLimit = 1_000_000 });
         using HttpClientResponse response = await both.GetAsync(script.Url);
@@ -657,7 +702,8 @@ public sealed class PoolTests
         {
             while (await line.HeadAsync() is { } head)
             {
-                bodies.Add((await line.UntilAsync(head.Contains("chunked", StringComparison.Ordinal) ? "0\r\n\r\n" : "end"))!);
+                bodies.Add(
+                    (await line.UntilAsync(head.Contains("chunked", StringComparison.Ordinal) ? "0\r\n\r\n" : "end"))!);
                 await line.OkAsync();
             }
         });
@@ -755,7 +801,8 @@ public sealed class PoolTests
             {
                 request.SetBody(async (to, stop) =>
                 {
-                    for (int at = 0; at < large.Length; at += 10_000) await to.WriteAsync(large.AsMemory(at, Math.Min(10_000, large.Length - at)), stop);
+                    for (int at = 0; at < large.Length; at += 10_000)
+                        await to.WriteAsync(large.AsMemory(at, Math.Min(10_000, large.Length - at)), stop);
                 });
             }
 
@@ -778,9 +825,11 @@ public sealed class PoolTests
     {
         await using Script script = new(line => line.AnswerAllAsync(Script.Ok));
         await using HttpPool pool = new();
-        using HttpClientResponse text = await pool.GetAsync(script.Url), streamed = await pool.GetAsync(script.Url), begun = await pool.GetAsync(script.Url);
+        using HttpClientResponse text = await pool.GetAsync(script.Url), streamed = await pool.GetAsync(script.Url),
+            begun = await pool.GetAsync(script.Url);
         Assert.Equal("ok", await text.ReadTextAsync());
-        InvalidOperationException e = await Assert.ThrowsAsync<InvalidOperationException>(() => text.ReadTextAsync().AsTask());
+        InvalidOperationException e =
+            await Assert.ThrowsAsync<InvalidOperationException>(() => text.ReadTextAsync().AsTask());
         Assert.Contains("keep what ReadBytesAsync or ReadTextAsync returned", e.Message, StringComparison.Ordinal);
         await Assert.ThrowsAsync<InvalidOperationException>(() => text.ReadBytesAsync().AsTask());
         Assert.Throws<InvalidOperationException>(() => text.Body);
@@ -804,17 +853,20 @@ public sealed class PoolTests
                     await line.EndAsync();
                 }
 
-                if (head.Contains("/yes", StringComparison.Ordinal)) await line.SendAsync("HTTP/1.1 100 Continue\r\n\r\n");
+                if (head.Contains("/yes", StringComparison.Ordinal))
+                    await line.SendAsync("HTTP/1.1 100 Continue\r\n\r\n");
                 await line.OkAsync((await line.UntilAsync("end"))!);
             }
         });
-        await using HttpPool patient = new(new HttpClientOptions { ContinueTimeout = Script.Patience }), quick = new(new HttpClientOptions { ContinueTimeout = TimeSpan.FromMilliseconds(50) });
+        await using HttpPool patient = new(new HttpClientOptions { ContinueTimeout = Script.Patience }),
+            quick = new(new HttpClientOptions { ContinueTimeout = TimeSpan.FromMilliseconds(50) });
         Assert.Equal("200 the end", await AskAsync(patient, "/yes"));
         // The response may arrive before the pool knows that the whole body was sent.
         await UntilAsync(() => patient.ReadCounters().Idle == 1);
         Assert.Equal("200 the end", await AskAsync(patient, "/yes"));
         Assert.Equal(1, script.Count);
-        await UntilAsync(() => patient.ReadCounters().Idle == 1); // otherwise the next request opens a connection and this one stays idle
+        // otherwise the next request opens a connection and this one stays idle
+        await UntilAsync(() => patient.ReadCounters().Idle == 1);
         Assert.Equal("417 ", await AskAsync(patient, "/no"));
         await UntilAsync(() => patient.ReadCounters().Connections == 0);
         Assert.Equal("200 the end", await AskAsync(quick, "/silent"));
@@ -847,7 +899,8 @@ public sealed class PoolTests
             while (await line.HeadAsync() is { } head)
             {
                 if (head.Contains("Content-Length: 3", StringComparison.Ordinal)) await line.UntilAsync("abc");
-                if (head.Contains(" /a/b ", StringComparison.Ordinal)) await line.SendAsync($"HTTP/1.1 {status} Go\r\nLocation: ../c?d\r\nContent-Length: 0\r\n\r\n");
+                if (head.Contains(" /a/b ", StringComparison.Ordinal))
+                    await line.SendAsync($"HTTP/1.1 {status} Go\r\nLocation: ../c?d\r\nContent-Length: 0\r\n\r\n");
                 else await line.SendAsync("HTTP/1.1 204 Done\r\n\r\n");
             }
         });
@@ -870,7 +923,10 @@ public sealed class PoolTests
         await using Script other = new(line => line.AnswerAllAsync(Script.Ok));
         await using Script script = new(async line =>
         {
-            while (await line.HeadAsync() is { } head) await line.SendAsync($"HTTP/1.1 302 Go\r\nLocation: {(head.Contains("/other", StringComparison.Ordinal) ? other.Url : "/loop")}\r\nContent-Length: 0\r\n\r\n");
+            while (await line.HeadAsync() is { } head)
+                await line.SendAsync($"HTTP/1.1 302 Go\r\nLocation: "
+                    + $"{(head.Contains("/other", StringComparison.Ordinal) ? other.Url : "/loop")}\r\nContent-Length: "
+                    + $"0\r\n\r\n");
         });
         await using HttpPool pool = new(new HttpClientOptions { RedirectLimit = 3 });
         Assert.Equal("302 ", await GetAsync(pool, script.Url));
@@ -895,7 +951,8 @@ public sealed class PoolTests
     [InlineData("javascript:1")]
     public async Task A_redirect_to_what_cannot_be_asked_is_the_answer(string location)
     {
-        await using Script script = new(line => line.AnswerAllAsync($"HTTP/1.1 302 Go\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n"));
+        await using Script script =
+            new(line => line.AnswerAllAsync($"HTTP/1.1 302 Go\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n"));
         await using HttpPool pool = new();
         Assert.Equal("302 ", await GetAsync(pool, script.Url));
         Assert.Single(script.Heads);
@@ -904,7 +961,8 @@ public sealed class PoolTests
     [Fact]
     public async Task Cookies_are_kept_and_sent_when_there_is_a_jar()
     {
-        await using Script script = new(line => line.AnswerAllAsync("HTTP/1.1 200 OK\r\nSet-Cookie: a=b; Path=/x\r\nSet-Cookie: c=d; Path=/\r\nSet-Cookie: =;;\r\nContent-Length: 2\r\n\r\nok"));
+        await using Script script = new(line => line.AnswerAllAsync("HTTP/1.1 200 OK\r\nSet-Cookie: a=b; "
+            + "Path=/x\r\nSet-Cookie: c=d; Path=/\r\nSet-Cookie: =;;\r\nContent-Length: 2\r\n\r\nok"));
         await using HttpPool pool = new(new HttpClientOptions { Cookies = new CookieContainer() }), none = new();
         foreach (string path in (string[])["/", "/x", "/"]) await GetAsync(pool, script.Url + path);
         Assert.DoesNotContain("Cookie", script.Heads[0], StringComparison.Ordinal);
@@ -924,6 +982,7 @@ public sealed class PoolTests
             HeadTimeout = TimeSpan.Zero,
             Tls = new TlsOptions { ApplicationProtocols = ["h2", "http/1.1"] },
         }));
-        foreach (string name in (string[])["HeadLimitBytes", "ConnectionLimit", "HeadTimeout", "ApplicationProtocols"]) Assert.Contains(name, e.Message, StringComparison.Ordinal);
+        foreach (string name in (string[])["HeadLimitBytes", "ConnectionLimit", "HeadTimeout", "ApplicationProtocols"])
+            Assert.Contains(name, e.Message, StringComparison.Ordinal);
     }
 }

@@ -99,7 +99,8 @@ internal sealed class Script : IAsyncDisposable
 
         internal Task SendAsync(string text) => Stream.WriteAsync(Encoding.Latin1.GetBytes(text)).AsTask();
 
-        internal Task OkAsync(string body = "ok", string fields = "") => SendAsync($"HTTP/1.1 200 OK\r\n{fields}Content-Length: {body.Length}\r\n\r\n{body}");
+        internal Task OkAsync(string body = "ok", string fields = "") =>
+            SendAsync($"HTTP/1.1 200 OK\r\n{fields}Content-Length: {body.Length}\r\n\r\n{body}");
 
         /// <summary>The next request head; null after the client's FIN. Bytes after the head stay buffered.</summary>
         internal async Task<string?> HeadAsync()

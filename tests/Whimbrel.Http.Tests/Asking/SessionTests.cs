@@ -9,7 +9,8 @@ public sealed class SessionTests
     private const string Ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
     /// <summary>Sends the given requests and records the callbacks.</summary>
-    private sealed class Asker(HttpClientOptions? options = null, params (HttpVerb Verb, string Target)[] first) : HttpClientSession("a.test", options)
+    private sealed class Asker(HttpClientOptions? options = null, params (HttpVerb Verb, string Target)[] first)
+        : HttpClientSession("a.test", options)
     {
         internal List<string> Told { get; } = [];
 
@@ -25,11 +26,13 @@ public sealed class SessionTests
         }
 
         internal SendResult Ask(HttpVerb verb, string target, string body = "", string type = "") =>
-            Request(verb, Encoding.Latin1.GetBytes(target), Encoding.Latin1.GetBytes(type), Encoding.Latin1.GetBytes(body));
+            Request(verb, Encoding.Latin1.GetBytes(target), Encoding.Latin1.GetBytes(type),
+                Encoding.Latin1.GetBytes(body));
 
         internal SendResult Ask(HttpClientRequest request) => Request(request);
 
-        protected override void OnInformed(HttpResponseHead head) => Told.Add($"informed {head.Status} {head["link"]}".TrimEnd());
+        protected override void OnInformed(HttpResponseHead head) =>
+            Told.Add($"informed {head.Status} {head["link"]}".TrimEnd());
 
         protected override void OnResponse(HttpResponseHead head) => Told.Add($"head {head.Status}");
 
@@ -41,7 +44,8 @@ public sealed class SessionTests
 
         protected override void OnResponseEnd(HttpResponseHead head)
         {
-            Told.Add(head.TryGetTrailer("x-sum"u8, out ReadOnlySpan<byte> sum) ? $"end {head.Status} {Encoding.Latin1.GetString(sum)}" : $"end {head.Status}");
+            Told.Add(head.TryGetTrailer("x-sum"u8, out ReadOnlySpan<byte> sum)
+                ? $"end {head.Status} {Encoding.Latin1.GetString(sum)}" : $"end {head.Status}");
             if (Then is not { } then) return;
             Then = null;
             Told.Add($"{Ask(then.Verb, then.Target)}");
@@ -86,11 +90,13 @@ public sealed class SessionTests
         Asker asker = new(null, _get);
         using TestPeer peer = Serve(asker, isSplit);
         Assert.Equal("GET /a?b HTTP/1.1\r\nHost: a.test\r\n\r\n", peer.ReceiveText());
-        peer.Send("HTTP/1.1 103 Early\r\nLink: </x>\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 7\r\n\r\n");
+        peer.Send("HTTP/1.1 103 Early\r\nLink: </x>\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: "
+            + "chunked\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 7\r\n\r\n");
         Assert.Equal(["informed 103 </x>", "head 200", "body ok", "end 200 7"], asker.Told);
         Assert.True(peer.IsConnected);
         peer.OnLoop(() => Assert.Equal(SendResult.Queued, asker.Ask(HttpVerb.Post, "/p", "body", "text/plain")));
-        Assert.Equal("POST /p HTTP/1.1\r\nHost: a.test\r\nContent-Type: text/plain\r\nContent-Length: 4\r\n\r\nbody", peer.ReceiveText());
+        Assert.Equal("POST /p HTTP/1.1\r\nHost: a.test\r\nContent-Type: text/plain\r\nContent-Length: 4\r\n\r\nbody",
+            peer.ReceiveText());
         peer.Send(Ok);
         Assert.Equal(["head 200", "body ok", "end 200"], asker.Told[4..]);
     }
@@ -106,7 +112,8 @@ public sealed class SessionTests
         for (int i = 0; i < 2; i++)
         {
             peer.OnLoop(() => Assert.Equal(SendResult.Queued, asker.Ask(request)));
-            Assert.Equal("PUT /x%20y?z HTTP/1.1\r\nHost: other.test:81\r\nX-A: 1\r\nContent-Type: text/plain\r\nContent-Length: 3\r\n\r\nabc", peer.ReceiveText());
+            Assert.Equal("PUT /x%20y?z HTTP/1.1\r\nHost: other.test:81\r\nX-A: 1\r\nContent-Type: "
+                + "text/plain\r\nContent-Length: 3\r\n\r\nabc", peer.ReceiveText());
             peer.Send(Ok);
         }
 
@@ -131,11 +138,13 @@ public sealed class SessionTests
     [Theory, InlineData(false), InlineData(true)]
     public void Pipelined_requests_get_their_answers_in_order(bool isSplit)
     {
-        Asker asker = new(new HttpClientOptions { PipelineLimit = 3 }, (HttpVerb.Get, "/1"), (HttpVerb.Head, "/2"), (HttpVerb.Get, "/3"), (HttpVerb.Get, "/4"));
+        Asker asker = new(new HttpClientOptions { PipelineLimit = 3 }, (HttpVerb.Get, "/1"), (HttpVerb.Head, "/2"),
+            (HttpVerb.Get, "/3"), (HttpVerb.Get, "/4"));
         using TestPeer peer = Serve(asker, isSplit);
         Assert.Equal(3, peer.ReceiveText().Split("\r\n\r\n", StringSplitOptions.RemoveEmptyEntries).Length);
         peer.Send(Ok + "HTTP/1.1 201 A\r\nContent-Length: 5\r\n\r\n" + "HTTP/1.1 202 B\r\nContent-Length: 1\r\n\r\nx");
-        Assert.Equal(["head 200", "body ok", "end 200", "head 201", "end 201", "head 202", "body x", "end 202"], asker.Told);
+        Assert.Equal(["head 200", "body ok", "end 200", "head 201", "end 201", "head 202", "body x", "end 202"],
+            asker.Told);
         Assert.Equal(0, asker.Outstanding);
     }
 
@@ -144,7 +153,8 @@ public sealed class SessionTests
     {
         Asker asker = new(new HttpClientOptions { PipelineLimit = 2 }, _get, _get) { Then = _get };
         using TestPeer peer = Serve(asker);
-        peer.Send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX-Sum: 7\r\n\r\nHTTP/1.1 201 \r\nContent-Length: 0\r\n\r\nHTTP/1.1 202 \r\nContent-Length: 0\r\n\r\n");
+        peer.Send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX-Sum: 7\r\n\r\nHTTP/1.1 201 "
+            + "\r\nContent-Length: 0\r\n\r\nHTTP/1.1 202 \r\nContent-Length: 0\r\n\r\n");
         Assert.Equal(["head 200", "end 200 7", "Queued", "head 201", "end 201", "head 202", "end 202"], asker.Told);
     }
 
@@ -155,7 +165,8 @@ public sealed class SessionTests
         using TestPeer peer = Serve(asker);
         peer.Send("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok" + Ok);
         peer.Finish();
-        Assert.Equal(["head 200", "body ok", "end 200", "Closed", "failed ConnectionLost", "failed ConnectionLost", "over LocalClose"], asker.Told);
+        Assert.Equal(["head 200", "body ok", "end 200", "Closed", "failed ConnectionLost", "failed ConnectionLost",
+            "over LocalClose"], asker.Told);
     }
 
     [Theory]
@@ -224,7 +235,12 @@ public sealed class SessionTests
     [Fact]
     public void A_head_that_takes_too_long_and_a_body_that_drips_fail_and_a_slow_one_does_not()
     {
-        HttpClientOptions options = new() { HeadTimeout = TimeSpan.FromSeconds(10), RateGrace = TimeSpan.FromSeconds(5), MinBytesPerSecond = 10 };
+        HttpClientOptions options = new()
+        {
+            HeadTimeout = TimeSpan.FromSeconds(10),
+            RateGrace = TimeSpan.FromSeconds(5),
+            MinBytesPerSecond = 10
+        };
         Asker late = new(options, _get), drips = new(options, _get), slow = new(options, _get);
         using TestPeer first = Serve(late);
         first.Send("HTTP/1.1 100 Continue\r\n\r\n");
@@ -270,12 +286,17 @@ public sealed class SessionTests
         Assert.Throws<ArgumentException>(() => new HttpClientRequest(HttpVerb.Connect, "http://a/"));
         Assert.Throws<ArgumentException>(() => new HttpClientRequest(HttpVerb.Get, "ftp://a/"));
         // Where paths begin with a slash, .NET takes this one for a file.
-        Assert.Contains("'/a/b' is no absolute http or https URL", Assert.Throws<ArgumentException>(() => new HttpClientRequest("GET", new Uri("/a/b", UriKind.RelativeOrAbsolute))).Message, StringComparison.Ordinal);
+        Assert.Contains("'/a/b' is no absolute http or https URL", Assert.Throws<ArgumentException>(
+            () => new HttpClientRequest("GET", new Uri("/a/b", UriKind.RelativeOrAbsolute))).Message,
+            StringComparison.Ordinal);
         HttpClientRequest request = new(HttpVerb.Get, "http://a/");
-        foreach ((string name, string value) in ((string, string)[])[("A B", "c"), ("A", "b\r\nC: d"), ("A", "\0"), ("A", " b"), ("A", "\u00e4"), ("Content-Length", "1"), ("Transfer-Encoding", "chunked"), ("Connection", "close"), ("Host", "a b"), ("Expect", "100-continue")])
+        foreach ((string name, string value) in ((string, string)[])[("A B", "c"), ("A", "b\r\nC: d"),
+            ("A", "\0"), ("A", " b"), ("A", "\u00e4"), ("Content-Length", "1"), ("Transfer-Encoding", "chunked"),
+            ("Connection", "close"), ("Host", "a b"), ("Expect", "100-continue")])
             Assert.Throws<ArgumentException>(() => request.Add(name, value));
         Assert.Throws<ArgumentException>(() => request.SetBody(default(ReadOnlyMemory<byte>), "a\nb"));
-        Assert.Throws<ArgumentException>(() => new Asker { Then = null }.ToString() + new HttpClientRequest("GET", new Uri("/a", UriKind.Relative)));
+        Assert.Throws<ArgumentException>(
+            () => new Asker { Then = null }.ToString() + new HttpClientRequest("GET", new Uri("/a", UriKind.Relative)));
         Assert.Empty(peer.Receive());
     }
 }

@@ -7,12 +7,14 @@ namespace Whimbrel.Http.Tests.Files;
 public sealed class CacheTests
 {
     private static FileEntry Entry(string name, int bytes) =>
-        new(Encoding.UTF8.GetBytes(name), FileVariant.InMemory(new byte[bytes], 0, "text/plain", default), null, null, []);
+        new(Encoding.UTF8.GetBytes(name), FileVariant.InMemory(new byte[bytes], 0, "text/plain", default),
+            null, null, []);
 
     private static FileEntry OpenEntry(Folder folder, string name)
     {
         File.WriteAllText(folder[name], name);
-        return new FileEntry(Encoding.UTF8.GetBytes(name), FileVariant.Open(File.OpenHandle(folder[name]), default, "text/plain", default), null, null, []);
+        return new FileEntry(Encoding.UTF8.GetBytes(name),
+            FileVariant.Open(File.OpenHandle(folder[name]), default, "text/plain", default), null, null, []);
     }
 
     private static bool Has(FileCache cache, string name) => cache.TryGet(Encoding.UTF8.GetBytes(name), out _);

@@ -66,7 +66,8 @@ public sealed class ConditionTests
     [InlineData("If-None-Match: \"a\"", "304")]
     [InlineData("If-Match: W/\"a\"", "412")]
     [InlineData("If-Match: *", "200")]
-    public void A_weak_tag_matches_weakly_and_never_strongly(string fields, string read) => Assert.Equal(read, Judge("GET", fields, "W/\"a\""));
+    public void A_weak_tag_matches_weakly_and_never_strongly(string fields, string read) =>
+        Assert.Equal(read, Judge("GET", fields, "W/\"a\""));
 
     [Theory]
     [InlineData("If-None-Match: \"a\"", "200")]
@@ -74,7 +75,8 @@ public sealed class ConditionTests
     [InlineData("If-Match: \"\"", "412")]
     [InlineData("If-Modified-Since: THEN", "200")]
     [InlineData("If-Unmodified-Since: BEFORE", "200")]
-    public void A_file_without_tag_and_date_fulfils_conditions_that_need_neither(string fields, string read) => Assert.Equal(read, Judge("GET", fields, "", HttpConditions.NoDate));
+    public void A_file_without_tag_and_date_fulfils_conditions_that_need_neither(string fields, string read) =>
+        Assert.Equal(read, Judge("GET", fields, "", HttpConditions.NoDate));
 
     [Theory]
     [InlineData("", true)]
@@ -90,7 +92,8 @@ public sealed class ConditionTests
     public void A_part_is_sent_when_it_is_of_the_same_version(string fields, bool may)
     {
         var (reader, head) = Head("GET", fields);
-        Assert.Equal(may, HttpConditions.MaySendParts(reader, head, Encoding.ASCII.GetBytes(Tag), Modified, Modified + 1000));
+        Assert.Equal(may,
+            HttpConditions.MaySendParts(reader, head, Encoding.ASCII.GetBytes(Tag), Modified, Modified + 1000));
     }
 
     [Fact]
@@ -160,7 +163,9 @@ public sealed class ConditionTests
         var (reader, head) = Head("GET", fields);
         HttpCoding chosen = HttpCodings.Choose(reader, head, hasGzip: true, hasBrotli: true, out _);
         Assert.Equal(coding, chosen switch { HttpCoding.Gzip => "gzip", HttpCoding.Brotli => "br", _ => "identity" });
-        if (chosen == HttpCoding.Brotli) Assert.NotEqual(HttpCoding.Brotli, HttpCodings.Choose(reader, head, hasGzip: true, hasBrotli: false, out _));
+        if (chosen == HttpCoding.Brotli)
+            Assert.NotEqual(HttpCoding.Brotli,
+                HttpCodings.Choose(reader, head, hasGzip: true, hasBrotli: false, out _));
         Assert.Equal(HttpCoding.Identity, HttpCodings.Choose(reader, head, hasGzip: false, hasBrotli: false, out _));
     }
 
@@ -191,8 +196,11 @@ public sealed class ConditionTests
 
     private static (HttpReader Reader, byte[] Head) Head(string verb, string fields)
     {
-        fields = fields.Replace("BEFORE", Before, StringComparison.Ordinal).Replace("THEN", Then, StringComparison.Ordinal).Replace("AFTER", After, StringComparison.Ordinal).Replace("|", "\r\n", StringComparison.Ordinal);
-        byte[] head = Encoding.ASCII.GetBytes($"{verb} / HTTP/1.1\r\n{Web.Host}{fields}{(fields.Length > 0 ? "\r\n" : "")}\r\n");
+        fields = fields.Replace("BEFORE", Before, StringComparison.Ordinal)
+            .Replace("THEN", Then, StringComparison.Ordinal).Replace("AFTER", After, StringComparison.Ordinal)
+            .Replace("|", "\r\n", StringComparison.Ordinal);
+        byte[] head =
+            Encoding.ASCII.GetBytes($"{verb} / HTTP/1.1\r\n{Web.Host}{fields}{(fields.Length > 0 ? "\r\n" : "")}\r\n");
         HttpReader reader = new();
         reader.BeginRequest(HttpReaderLimits.Default);
         Assert.Equal(HttpReading.Done, reader.Read(head));

@@ -9,8 +9,10 @@ public sealed class FilePathTests
     // Variants of a ".." segment.
     private static readonly string[] s_steps =
     [
-        "..", "%2e%2e", "%2E%2E", ".%2e", "%2e.", "..;", "%2e%2e;x=1", "..%00", "..%2f", "..%2F", "..%5c", "..%5C", "%2e%2e%2f", "%2e%2e%5c", "..\\", "%c0%ae%c0%ae", "%c0%2e%c0%2e",
-        "%e0%80%ae%e0%80%ae", "%f0%80%80%ae%f0%80%80%ae", "%c0%af", "%c1%9c", "..%c0%af", "..%c1%9c", "..%e0%80%af", "..%01", "..%0a", "..%0d%0a", "..%7f", ".", "%2e", "./", "%2e/", "...", "..%20", "..%2e", "..a", ". .",
+        "..", "%2e%2e", "%2E%2E", ".%2e", "%2e.", "..;", "%2e%2e;x=1", "..%00", "..%2f", "..%2F", "..%5c", "..%5C",
+        "%2e%2e%2f", "%2e%2e%5c", "..\\", "%c0%ae%c0%ae", "%c0%2e%c0%2e",
+        "%e0%80%ae%e0%80%ae", "%f0%80%80%ae%f0%80%80%ae", "%c0%af", "%c1%9c", "..%c0%af", "..%c1%9c", "..%e0%80%af",
+        "..%01", "..%0a", "..%0d%0a", "..%7f", ".", "%2e", "./", "%2e/", "...", "..%20", "..%2e", "..a", ". .",
     ];
 
     public static TheoryData<string> Attacks()
@@ -18,13 +20,17 @@ public sealed class FilePathTests
         TheoryData<string> attacks = [];
         foreach (string step in s_steps)
         {
-            foreach (string form in (string[])["{0}/etc/passwd", "a/{0}/secret", "a/b/{0}", "{0}"]) attacks.Add(string.Format(System.Globalization.CultureInfo.InvariantCulture, form, step));
+            foreach (string form in (string[])["{0}/etc/passwd", "a/{0}/secret", "a/b/{0}", "{0}"])
+                attacks.Add(string.Format(System.Globalization.CultureInfo.InvariantCulture, form, step));
         }
 
         foreach (string alone in (string[])
         [
-            "/etc/passwd", "//etc/passwd", "a//b", "%2fetc/passwd", "a%2fb", "a%2Fb", "a%5cb", "a\\b", "\\etc\\passwd", "a%00.html", "a.html%00", "%00", "a%0ab", "a%0d%0aX:%20y", "a%1f", "a%7f", "%ff", "%80", "a%c3", "%ed%a0%80",
-            "%f4%90%80%80", "%fe%fe", ".git/config", "a/.git/config", ".htpasswd", "%2egit/config", "a/%2ehidden", "..a", "a/b/.c", ".", "a/.", "a/..", "~/../x", "a/../../../../../../etc/shadow",
+            "/etc/passwd", "//etc/passwd", "a//b", "%2fetc/passwd", "a%2fb", "a%2Fb", "a%5cb", "a\\b", "\\etc\\passwd",
+            "a%00.html", "a.html%00", "%00", "a%0ab", "a%0d%0aX:%20y", "a%1f", "a%7f", "%ff", "%80", "a%c3",
+            "%ed%a0%80",
+            "%f4%90%80%80", "%fe%fe", ".git/config", "a/.git/config", ".htpasswd", "%2egit/config", "a/%2ehidden",
+            "..a", "a/b/.c", ".", "a/.", "a/..", "~/../x", "a/../../../../../../etc/shadow",
         ]) attacks.Add(alone);
         return attacks;
     }
@@ -101,7 +107,8 @@ public sealed class FilePathTests
     [InlineData("common.css")]
     [InlineData("auxiliary")]
     [InlineData("a.b.c")]
-    public void Names_that_only_look_like_devices_are_served_on_Windows(string path) => Assert.Equal(path, Read(path, isWindows: true));
+    public void Names_that_only_look_like_devices_are_served_on_Windows(string path) =>
+        Assert.Equal(path, Read(path, isWindows: true));
 
     internal static string? Read(string path, bool allowsDots = false, bool isWindows = false)
     {

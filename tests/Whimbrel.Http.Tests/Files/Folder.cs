@@ -40,7 +40,8 @@ internal sealed class Folder : IDisposable
 
     /// <summary>Number of open descriptors of this process for files in this folder, including deleted files.</summary>
     internal int OpenFiles() => Directory.Exists("/proc/self/fd")
-        ? Directory.EnumerateFileSystemEntries("/proc/self/fd").Count(entry => (new FileInfo(entry).LinkTarget ?? "").StartsWith(Path, StringComparison.Ordinal))
+        ? Directory.EnumerateFileSystemEntries("/proc/self/fd")
+            .Count(entry => (new FileInfo(entry).LinkTarget ?? "").StartsWith(Path, StringComparison.Ordinal))
         : 0;
 
     internal static bool TryMakePipe(string path)

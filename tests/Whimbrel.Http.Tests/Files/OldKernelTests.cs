@@ -44,17 +44,21 @@ public sealed class OldKernelTests
         try
         {
             Assert.Equal("inside", Read(root, "a/b/c.txt"));
-            Assert.Equal([FoundKind.File, FoundKind.Folder, FoundKind.Folder, FoundKind.Folder], ((string[])["a/b/c.txt", "a/b", "a/b/", ""]).Select(name => Look(root, name)));
-            foreach (string name in (string[])["in", "folder/b/c.txt", "folder/", "out", "outside/passwd", "a/nothing", "a/b/c.txt/d", "a/b/c.txt/", "../secret", "a/../../secret"])
+            Assert.Equal([FoundKind.File, FoundKind.Folder, FoundKind.Folder, FoundKind.Folder],
+                ((string[])["a/b/c.txt", "a/b", "a/b/", ""]).Select(name => Look(root, name)));
+            foreach (string name in (string[])["in", "folder/b/c.txt", "folder/", "out", "outside/passwd", "a/nothing",
+                "a/b/c.txt/d", "a/b/c.txt/", "../secret", "a/../../secret"])
             {
                 if (name == "a/b/c.txt/") Assert.NotEqual(FoundKind.Folder, Look(root, name));
-                else if (!name.Contains("..", StringComparison.Ordinal)) Assert.Equal((name, FoundKind.Nothing, null), (name, Look(root, name), Read(root, name)));
+                else if (!name.Contains("..", StringComparison.Ordinal))
+                    Assert.Equal((name, FoundKind.Nothing, null), (name, Look(root, name), Read(root, name)));
             }
 
             // All attack paths of FilePathTests, mapped to the names they resolve to.
             foreach (var row in FilePathTests.Attacks())
             {
-                if (FilePathTests.Read(row.Data, allowsDots: true) is { } name) Assert.NotEqual(Folder.Secret, Read(root, name));
+                if (FilePathTests.Read(row.Data, allowsDots: true) is { } name)
+                    Assert.NotEqual(Folder.Secret, Read(root, name));
             }
 
             Assert.Equal(0, folder.OpenFiles());
@@ -104,9 +108,11 @@ public sealed class OldKernelTests
         nint memory = Marshal.AllocHGlobal(6 * sizeof(long));
         try
         {
-            long[] program = [0x20, 0x15 | (1L << 24) | (437L << 32), 0x06 | ((0x50000L | (uint)error) << 32), 0x06 | (0x7FFF0000L << 32), 4, memory];
+            long[] program = [0x20, 0x15 | (1L << 24) | (437L << 32), 0x06 | ((0x50000L | (uint)error) << 32),
+                0x06 | (0x7FFF0000L << 32), 4, memory];
             Marshal.Copy(program, 0, memory, program.Length);
-            return prctl(NoNewPrivileges, 1, 0, 0, 0) == 0 && prctl(Seccomp, Filter, memory + (4 * sizeof(long)), 0, 0) == 0;
+            return prctl(NoNewPrivileges, 1, 0, 0, 0) == 0
+                && prctl(Seccomp, Filter, memory + (4 * sizeof(long)), 0, 0) == 0;
         }
         finally
         {

@@ -53,12 +53,16 @@ public sealed class RangeTests
     [InlineData("lines=0-1", "whole")]
     [InlineData("bytes=0-99,0-0", "whole")] // more than there is
     [InlineData("bytes=0-,0-,0-,0-", "whole")]
-    [InlineData("bytes=0-0,2-2,4-4,6-6,8-8,10-10,12-12,14-14,16-16,18-18,20-20,22-22,24-24,26-26,28-28,30-30", "0+1 2+1 4+1 6+1 8+1 10+1 12+1 14+1 16+1 18+1 20+1 22+1 24+1 26+1 28+1 30+1")]
-    [InlineData("bytes=0-0,2-2,4-4,6-6,8-8,10-10,12-12,14-14,16-16,18-18,20-20,22-22,24-24,26-26,28-28,30-30,32-32", "whole")]
-    public void A_field_asks_for_these_parts_of_a_hundred_bytes(string value, string expected) => Assert.Equal(expected, Read(value, 100));
+    [InlineData("bytes=0-0,2-2,4-4,6-6,8-8,10-10,12-12,14-14,16-16,18-18,20-20,22-22,24-24,26-26,28-28,30-30",
+        "0+1 2+1 4+1 6+1 8+1 10+1 12+1 14+1 16+1 18+1 20+1 22+1 24+1 26+1 28+1 30+1")]
+    [InlineData("bytes=0-0,2-2,4-4,6-6,8-8,10-10,12-12,14-14,16-16,18-18,20-20,22-22,24-24,26-26,28-28,30-30,32-32",
+        "whole")]
+    public void A_field_asks_for_these_parts_of_a_hundred_bytes(string value, string expected) =>
+        Assert.Equal(expected, Read(value, 100));
 
     [Fact]
-    public void A_body_without_bytes_has_no_parts() => Assert.All((string[])["bytes=0-", "bytes=0-0", "bytes=-1"], static value => Assert.Equal("whole", Read(value, 0)));
+    public void A_body_without_bytes_has_no_parts() => Assert.All((string[])["bytes=0-", "bytes=0-0", "bytes=-1"],
+        static value => Assert.Equal("whole", Read(value, 0)));
 
     [Fact]
     public void The_longest_body_can_be_divided()
@@ -77,10 +81,19 @@ public sealed class RangeTests
             Random random = new(seed);
             for (int i = 0; i < 20_000; i++)
             {
-                long length = random.Next(6) switch { 0 => 0, 1 => 1, 2 => random.Next(20), 3 => random.Next(10_000), 4 => random.NextInt64(), _ => long.MaxValue };
+                long length = random.Next(6) switch
+                {
+                    0 => 0,
+                    1 => 1,
+                    2 => random.Next(20),
+                    3 => random.Next(10_000),
+                    4 => random.NextInt64(),
+                    _ => long.MaxValue
+                };
                 string value = Field(random, length);
                 string expected = Slowly(value, length);
-                Assert.True(expected == Read(value, length), $"seed {seed}, {value} of {length}: {Read(value, length)} and not {expected}");
+                Assert.True(expected == Read(value, length),
+                    $"seed {seed}, {value} of {length}: {Read(value, length)} and not {expected}");
                 if (expected.Contains('+', StringComparison.Ordinal)) parted++;
             }
         }
@@ -93,8 +106,15 @@ public sealed class RangeTests
         List<string> parts = [];
         for (int left = random.Next(1, random.Next(8) == 0 ? 20 : 4); left > 0; left--)
         {
-            BigInteger from = Number(random, length), to = random.Next(3) == 0 ? Number(random, length) : from + random.Next(5);
-            parts.Add(random.Next(6) switch { 0 => $"-{from}", 1 => $"{from}-", 2 when random.Next(10) == 0 => $"{from}{to}", _ => $"{from}-{to}" });
+            BigInteger from = Number(random, length),
+                to = random.Next(3) == 0 ? Number(random, length) : from + random.Next(5);
+            parts.Add(random.Next(6) switch
+            {
+                0 => $"-{from}",
+                1 => $"{from}-",
+                2 when random.Next(10) == 0 => $"{from}{to}",
+                _ => $"{from}-{to}"
+            });
         }
 
         return "bytes=" + string.Join(random.Next(2) == 0 ? "," : " , ", parts);

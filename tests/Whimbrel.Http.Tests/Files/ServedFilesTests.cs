@@ -22,15 +22,18 @@ public sealed class ServedFilesTests
     private static async Task<List<Answer>> AskAsync(EngineSite site, params string[] requests)
     {
         await using Stream stream = await site.ConnectAsync();
-        string all = string.Concat(requests[..^1].Select(static r => r)) + requests[^1].Replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n", StringComparison.Ordinal);
+        string all = string.Concat(requests[..^1].Select(static r => r)) + requests[^1].Replace("\r\n\r\n",
+            "\r\nConnection: close\r\n\r\n", StringComparison.Ordinal);
         Task sending = stream.WriteAsync(Encoding.Latin1.GetBytes(all)).AsTask();
         using MemoryStream answers = new();
         await stream.CopyToAsync(answers).WaitAsync(EngineSite.Patience);
         await sending;
-        return Web.Read(answers.ToArray(), true, index => requests[Math.Min(index, requests.Length - 1)].StartsWith("HEAD", StringComparison.Ordinal));
+        return Web.Read(answers.ToArray(), true,
+            index => requests[Math.Min(index, requests.Length - 1)].StartsWith("HEAD", StringComparison.Ordinal));
     }
 
-    private static async Task<Answer> AskOneAsync(EngineSite site, string request) => Assert.Single(await AskAsync(site, request));
+    private static async Task<Answer> AskOneAsync(EngineSite site, string request) =>
+        Assert.Single(await AskAsync(site, request));
 
     [Theory, MemberData(nameof(Kinds))]
     public async Task Files_are_sent_whole_in_parts_or_not_at_all(EngineKind kind, bool isTls, Scheduling scheduling)
@@ -64,8 +67,10 @@ public sealed class ServedFilesTests
                 Web.Get(path, $"Range: bytes=0-0,-1\r\n"),
                 Web.Get(path, "Range: bytes=0-0\r\n", verb: "HEAD"));
             bool isEmpty = length == 0;
-            Assert.Equal([200, 200, 304, 304, 412, isEmpty ? 200 : 206, 200, isEmpty ? 200 : 416, length > 1 ? 206 : 200, 200], more.Select(static a => a.Status));
-            Assert.Equal((text, "", "", text[(length / 2)..], text), (more[0].Body, more[1].Body, more[2].Body, more[5].Body, more[6].Body));
+            Assert.Equal([200, 200, 304, 304, 412, isEmpty ? 200 : 206, 200, isEmpty ? 200 : 416,
+                length > 1 ? 206 : 200, 200], more.Select(static a => a.Status));
+            Assert.Equal((text, "", "", text[(length / 2)..], text),
+                (more[0].Body, more[1].Body, more[2].Body, more[5].Body, more[6].Body));
             Assert.Equal(length.ToString(CultureInfo.InvariantCulture), more[1]["Content-Length"]);
             Assert.Equal((tag, ""), (more[2]["ETag"], more[2]["Content-Type"]));
             if (isEmpty) continue;
@@ -78,20 +83,23 @@ public sealed class ServedFilesTests
     private static void AssertParts(Answer answer, params (int Start, string Bytes)[] parts)
     {
         string boundary = answer["Content-Type"]["multipart/byteranges; boundary=".Length..];
-        string expected = string.Concat(parts.Select(part => $"\r\n--{boundary}\r\nContent-Type: application/octet-stream\r\nContent-Range: bytes {part.Start}-{part.Start + part.Bytes.Length - 1}/"));
+        string expected = string.Concat(parts.Select(part => $"\r\n--{boundary}\r\nContent-Type: "
+            + $"application/octet-stream\r\nContent-Range: bytes {part.Start}-{part.Start + part.Bytes.Length - 1}/"));
         string[] pieces = answer.Body.Split($"\r\n--{boundary}");
         Assert.Equal(parts.Length + 2, pieces.Length);
         Assert.Equal(("", "--\r\n"), (pieces[0], pieces[^1]));
         Assert.NotEmpty(expected);
         foreach (((int start, string bytes), string piece) in parts.Zip(pieces[1..^1]))
         {
-            Assert.Contains($"\r\nContent-Range: bytes {start}-{start + bytes.Length - 1}/", piece, StringComparison.Ordinal);
+            Assert.Contains($"\r\nContent-Range: bytes {start}-{start + bytes.Length - 1}/", piece,
+                StringComparison.Ordinal);
             Assert.Equal(bytes, piece[(piece.IndexOf("\r\n\r\n", StringComparison.Ordinal) + 4)..]);
         }
     }
 
     [Theory, MemberData(nameof(Kinds))]
-    public async Task A_large_file_goes_byte_by_byte_to_a_slow_reader_and_memory_stays_flat(EngineKind kind, bool isTls, Scheduling scheduling)
+    public async Task A_large_file_goes_byte_by_byte_to_a_slow_reader_and_memory_stays_flat(EngineKind kind, bool isTls,
+        Scheduling scheduling)
     {
         long length = _isDeep ? 1L << 30 : 64L << 20;
         if (!_isDeep && scheduling == Scheduling.ThreadPool) return; // the same bytes by the same way
@@ -111,7 +119,8 @@ public sealed class ServedFilesTests
         await site.StartAsync();
         long before = GC.GetTotalMemory(true), most = 0, got = 0;
         using IncrementalHash hash = IncrementalHash.CreateHash(HashAlgorithmName.SHA256);
-        using HttpResponseMessage answer = await site.Client.GetAsync(new Uri("/large", UriKind.Relative), HttpCompletionOption.ResponseHeadersRead);
+        using HttpResponseMessage answer = await site.Client.GetAsync(new Uri("/large", UriKind.Relative),
+            HttpCompletionOption.ResponseHeadersRead);
         await using Stream body = await answer.Content.ReadAsStreamAsync();
         // The peer does not read until the server makes no more progress: the server sends what fits the socket buffers
         // and nothing more.
@@ -124,7 +133,8 @@ public sealed class ServedFilesTests
         Assert.InRange(site.Server.BytesSent, 1, 24L << 20);
         most = GC.GetTotalMemory(true);
         byte[] buffer = new byte[256 * 1024];
-        for (int count, turn = 0; (count = await body.ReadAsync(buffer).AsTask().WaitAsync(EngineSite.Patience)) > 0; turn++)
+        for (int count, turn = 0;
+            (count = await body.ReadAsync(buffer).AsTask().WaitAsync(EngineSite.Patience)) > 0; turn++)
         {
             hash.AppendData(buffer, 0, count);
             got += count;
@@ -157,7 +167,10 @@ public sealed class ServedFilesTests
             {
                 List<Answer> answers = await AskAsync(site, $"GET {prefix}{row.Data} HTTP/1.1\r\n{Web.Host}\r\n");
                 Answer answer = Assert.Single(answers);
-                if (prefix == "/static/" && FilePathTests.Read(row.Data, allowsDots: true) is { } name && File.Exists(folder[name])) continue; // a dot file, which is asked for
+                // a dot file, which is asked for
+                if (prefix == "/static/" && FilePathTests.Read(row.Data, allowsDots: true) is { } name
+                    && File.Exists(folder[name]))
+                    continue;
                 Assert.True(answer.Status is 400 or 404, $"{prefix}{row.Data}: {answer.Status}");
                 Assert.DoesNotContain(Folder.Secret, answer.Body, StringComparison.Ordinal);
             }
@@ -193,16 +206,20 @@ public sealed class ServedFilesTests
         async Task<int> StatusOf(string path)
         {
             Answer answer = await AskOneAsync(site, Web.Get(path));
-            if (links != HttpFileLinks.Anywhere) Assert.DoesNotContain(Folder.Secret, answer.Body, StringComparison.Ordinal);
+            if (links != HttpFileLinks.Anywhere)
+                Assert.DoesNotContain(Folder.Secret, answer.Body, StringComparison.Ordinal);
             return answer.Status;
         }
 
         int inside = links == HttpFileLinks.Refused ? 404 : 200, outside = links == HttpFileLinks.Anywhere ? 200 : 404;
-        foreach (string path in (string[])["/in", "/a/up", "/folder/file"]) Assert.Equal((path, inside), (path, await StatusOf(path)));
-        foreach (string path in (string[])["/out", "/absolute", "/outside/passwd"]) Assert.Equal((path, outside), (path, await StatusOf(path)));
+        foreach (string path in (string[])["/in", "/a/up", "/folder/file"])
+            Assert.Equal((path, inside), (path, await StatusOf(path)));
+        foreach (string path in (string[])["/out", "/absolute", "/outside/passwd"])
+            Assert.Equal((path, outside), (path, await StatusOf(path)));
         if (links != HttpFileLinks.Anywhere) Assert.Equal(404, await StatusOf("/outAndIn/file"));
         if (links != HttpFileLinks.Anywhere) Assert.Equal(404, await StatusOf("/self"));
-        foreach (string path in (string[])["/loop", "/nowhere", "/file"]) Assert.Equal((path, 404), (path, await StatusOf(path)));
+        foreach (string path in (string[])["/loop", "/nowhere", "/file"])
+            Assert.Equal((path, 404), (path, await StatusOf(path)));
     }
 
     [Fact]
@@ -273,7 +290,8 @@ public sealed class ServedFilesTests
         await site.StartAsync();
         Assert.Equal("one", (await AskOneAsync(site, Web.Get("/a.txt"))).Body);
         folder.Write("a.txt", "two");
-        Assert.All(await AskAsync(site, [.. Enumerable.Repeat(Web.Get("/a.txt"), 50)]), static answer => Assert.Equal("one", answer.Body));
+        Assert.All(await AskAsync(site, [.. Enumerable.Repeat(Web.Get("/a.txt"), 50)]),
+            static answer => Assert.Equal("one", answer.Body));
     }
 
     [Theory]
@@ -294,10 +312,12 @@ public sealed class ServedFilesTests
         await stream.WriteAsync(Encoding.ASCII.GetBytes(Web.Get("/large")));
         byte[] buffer = new byte[64 * 1024];
         long got = await stream.ReadAsync(buffer).AsTask().WaitAsync(EngineSite.Patience);
-        using (FileStream file = new(folder["large"], FileMode.Open, FileAccess.Write, FileShare.ReadWrite)) file.SetLength(1000);
+        using (FileStream file = new(folder["large"], FileMode.Open, FileAccess.Write, FileShare.ReadWrite))
+            file.SetLength(1000);
         try
         {
-            for (int count; (count = await stream.ReadAsync(buffer).AsTask().WaitAsync(EngineSite.Patience)) > 0;) got += count;
+            for (int count; (count = await stream.ReadAsync(buffer).AsTask().WaitAsync(EngineSite.Patience)) > 0;)
+                got += count;
         }
         catch (IOException)
         {
@@ -310,7 +330,8 @@ public sealed class ServedFilesTests
 
     private sealed class Noting(HttpOptions options, RouteTable routes) : HttpSession(options, routes)
     {
-        internal TaskCompletionSource<CloseReason> Ended { get; } = new(TaskCreationOptions.RunContinuationsAsynchronously);
+        internal TaskCompletionSource<CloseReason> Ended { get; } =
+            new(TaskCreationOptions.RunContinuationsAsynchronously);
 
         protected override void OnDisconnected(CloseReason reason)
         {
@@ -333,13 +354,19 @@ public sealed class ServedFilesTests
         RouteTable routes = new();
         routes.Add((int)HttpVerb.Get, routes.Scope, "/{*file}", default, files);
         Noting session = new(new HttpOptions(), routes);
-        await using Server server = new(new ServerOptions { Engine = site.Server.Engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Tls = isTls ? TestCertificates.ServerOptions : null }, () => session);
+        await using Server server = new(new ServerOptions
+        {
+            Engine = site.Server.Engine,
+            EndPoint = new IPEndPoint(IPAddress.Loopback, 0),
+            Tls = isTls ? TestCertificates.ServerOptions : null
+        }, () => session);
         await server.StartAsync();
         await using Stream stream = await EngineSite.ConnectAsync(server.EndPoint!, isTls);
         await stream.WriteAsync(Encoding.ASCII.GetBytes(Web.Get("/large")));
         byte[] buffer = new byte[64 * 1024];
         await stream.ReadExactlyAsync(buffer).AsTask().WaitAsync(EngineSite.Patience);
-        using (FileStream file = new(folder["large"], FileMode.Open, FileAccess.Write, FileShare.ReadWrite)) file.SetLength(1000);
+        using (FileStream file = new(folder["large"], FileMode.Open, FileAccess.Write, FileShare.ReadWrite))
+            file.SetLength(1000);
         try
         {
             while (await stream.ReadAsync(buffer).AsTask().WaitAsync(EngineSite.Patience) > 0)
@@ -375,7 +402,8 @@ public sealed class ServedFilesTests
                 for (int i = 0; i < Requests / Clients; i++)
                 {
                     int file = random.Next(random.Next(4) == 0 ? Files : 200);
-                    Assert.Equal(Text(file), await site.Client.GetStringAsync(new Uri($"/{file % 10}/{file}", UriKind.Relative), cancellation));
+                    Assert.Equal(Text(file), await site.Client.GetStringAsync(
+                        new Uri($"/{file % 10}/{file}", UriKind.Relative), cancellation));
                 }
             });
             Assert.Equal(Requests, site.Server.Http.ReadCounters().Requests);
@@ -396,16 +424,25 @@ public sealed class ServedFilesTests
         folder.Write("a/home.htm", "second");
         folder.Write("empty/x", "x");
         await using EngineSite site = new(EngineKind.Portable, false, Scheduling.Inline);
-        site.Server.Files("/", folder.Root, new HttpFileOptions { IndexPages = ["index.html", "home.htm"], CacheControl = "max-age=60", ContentTypes = new Dictionary<string, string> { [".HTM"] = "text/x-own" } });
+        site.Server.Files("/", folder.Root, new HttpFileOptions
+        {
+            IndexPages = ["index.html", "home.htm"],
+            CacheControl = "max-age=60",
+            ContentTypes = new Dictionary<string, string> { [".HTM"] = "text/x-own" }
+        });
         site.Server.Files("/under/it", folder.Root);
         site.Server.Get("/api/{x}", static (request, response) => response.Text(request.Route["x"]));
         await site.StartAsync();
         List<Answer> answers = await AskAsync(
-            site, Web.Get("/"), Web.Get("/a/"), Web.Get("/a?b=c"), Web.Get("/empty/"), Web.Get("/empty"), Web.Get("/under/it?x"), Web.Get("/under/it/"), Web.Get("/api/1"), Web.Get("/api/1/2"), Web.Get("/index.html/"));
+            site, Web.Get("/"), Web.Get("/a/"), Web.Get("/a?b=c"), Web.Get("/empty/"), Web.Get("/empty"),
+            Web.Get("/under/it?x"), Web.Get("/under/it/"), Web.Get("/api/1"), Web.Get("/api/1/2"),
+            Web.Get("/index.html/"));
         Assert.Equal([200, 200, 301, 404, 301, 301, 200, 200, 404, 404], answers.Select(static a => a.Status));
-        Assert.Equal(("root", "text/html; charset=utf-8", "max-age=60"), (answers[0].Body, answers[0]["Content-Type"], answers[0]["Cache-Control"]));
+        Assert.Equal(("root", "text/html; charset=utf-8", "max-age=60"),
+            (answers[0].Body, answers[0]["Content-Type"], answers[0]["Cache-Control"]));
         Assert.Equal(("second", "text/x-own"), (answers[1].Body, answers[1]["Content-Type"]));
-        Assert.Equal(("/a/?b=c", "/empty/", "/under/it/?x"), (answers[2]["Location"], answers[4]["Location"], answers[5]["Location"]));
+        Assert.Equal(("/a/?b=c", "/empty/", "/under/it/?x"),
+            (answers[2]["Location"], answers[4]["Location"], answers[5]["Location"]));
         Assert.Equal(("root", "1"), (answers[6].Body, answers[7].Body));
         foreach (string verb in (string[])["POST", "PUT", "DELETE", "PATCH"])
         {
@@ -435,13 +472,16 @@ public sealed class ServedFilesTests
             Web.Get("/b.js", "Accept-Encoding: br\r\n"),
             Web.Get("/c.js", "Accept-Encoding: gzip\r\n"),
             Web.Get("/a.js", "Accept-Encoding: gzip\r\nRange: bytes=0-2\r\n"));
-        Assert.Equal(["200 plain", "200 gzipped", "200 brotli", "200 gzipped", "200 plain", "404 404 Not Found\r\n", "206 gzi"], answers.Select(static a => $"{a.Status} {a.Body}"));
+        Assert.Equal(["200 plain", "200 gzipped", "200 brotli", "200 gzipped", "200 plain", "404 404 Not Found\r\n",
+            "206 gzi"], answers.Select(static a => $"{a.Status} {a.Body}"));
         Assert.Equal(["", "gzip", "br", "gzip", "", "", "gzip"], answers.Select(static a => a["Content-Encoding"]));
-        Assert.Equal(["Accept-Encoding", "Accept-Encoding", "Accept-Encoding", "Accept-Encoding", "", "", "Accept-Encoding"], answers.Select(static a => a["Vary"]));
+        Assert.Equal(["Accept-Encoding", "Accept-Encoding", "Accept-Encoding", "Accept-Encoding", "", "",
+            "Accept-Encoding"], answers.Select(static a => a["Vary"]));
         Assert.All(answers.Take(4), static a => Assert.Equal("text/javascript; charset=utf-8", a["Content-Type"]));
         Assert.Equal(3, answers.Take(3).Select(static a => a["ETag"]).Distinct().Count());
         File.Delete(folder["a.js.br"]);
-        Assert.Equal("gzip", (await AskOneAsync(site, Web.Get("/a.js", "Accept-Encoding: gzip, br\r\n")))["Content-Encoding"]);
+        Assert.Equal("gzip",
+            (await AskOneAsync(site, Web.Get("/a.js", "Accept-Encoding: gzip, br\r\n")))["Content-Encoding"]);
     }
 
     [Theory, MemberData(nameof(Kinds))]
@@ -453,17 +493,25 @@ public sealed class ServedFilesTests
         folder.Write("lost.html", "lost");
         await using EngineSite site = new(kind, isTls, scheduling);
         site.Server.Get("/loop", (_, response) => response.File(folder["a.png"]));
-        site.Server.Get("/awaited", async (_, response, stop) => { await Task.Run(static () => { }, stop); response.File(folder["a.png"], "image/x-own"); });
+        site.Server.Get("/awaited", async (_, response, stop) =>
+        {
+            await Task.Run(static () => { }, stop);
+            response.File(folder["a.png"], "image/x-own");
+        });
         site.Server.Get("/missing", (_, response) => { response.Add("X-Own", "1"); response.File(folder["nothing"]); });
         site.Server.Get("/status", (_, response) => { response.Status = 404; response.File(folder["lost.html"]); });
         await site.StartAsync();
         string text = Encoding.Latin1.GetString(bytes);
         List<Answer> answers = await AskAsync(
-            site, Web.Get("/loop"), Web.Get("/awaited"), Web.Get("/missing"), Web.Get("/loop", "Range: bytes=5-9\r\n"), Web.Get("/status", "Range: bytes=0-0\r\n"), Web.Get("/loop", verb: "HEAD"), Web.Get("/awaited"));
+            site, Web.Get("/loop"), Web.Get("/awaited"), Web.Get("/missing"), Web.Get("/loop", "Range: bytes=5-9\r\n"),
+            Web.Get("/status", "Range: bytes=0-0\r\n"), Web.Get("/loop", verb: "HEAD"), Web.Get("/awaited"));
         Assert.Equal([200, 200, 404, 206, 404, 200, 200], answers.Select(static a => a.Status));
-        Assert.Equal((text, text, text[5..10], "lost", "", text), (answers[0].Body, answers[1].Body, answers[3].Body, answers[4].Body, answers[5].Body, answers[6].Body));
-        Assert.Equal(("image/png", "image/x-own", "400000"), (answers[0]["Content-Type"], answers[1]["Content-Type"], answers[5]["Content-Length"]));
-        List<Answer> again = await AskAsync(site, Web.Get("/loop", $"If-None-Match: {answers[0]["ETag"]}\r\n"), Web.Get("/status", $"If-None-Match: *\r\n"));
+        Assert.Equal((text, text, text[5..10], "lost", "", text),
+            (answers[0].Body, answers[1].Body, answers[3].Body, answers[4].Body, answers[5].Body, answers[6].Body));
+        Assert.Equal(("image/png", "image/x-own", "400000"),
+            (answers[0]["Content-Type"], answers[1]["Content-Type"], answers[5]["Content-Length"]));
+        List<Answer> again = await AskAsync(site, Web.Get("/loop", $"If-None-Match: {answers[0]["ETag"]}\r\n"),
+            Web.Get("/status", $"If-None-Match: *\r\n"));
         Assert.Equal([304, 404], again.Select(static a => a.Status));
         await site.Server.StopAsync(EngineSite.Patience);
         Assert.Equal(0, folder.OpenFiles());
@@ -481,7 +529,8 @@ public sealed class ServedFilesTests
             await site.StartAsync();
             foreach (string path in (string[])["/large", "/handler"])
             {
-                using Socket socket = new(SocketType.Stream, ProtocolType.Tcp) { LingerState = new LingerOption(true, 0) };
+                using Socket socket =
+                    new(SocketType.Stream, ProtocolType.Tcp) { LingerState = new LingerOption(true, 0) };
                 await socket.ConnectAsync(site.Server.EndPoint!);
                 await socket.SendAsync(Encoding.ASCII.GetBytes(Web.Get(path)));
                 await socket.ReceiveAsync(new byte[1000]);
@@ -500,8 +549,12 @@ public sealed class ServedFilesTests
         Assert.Throws<ArgumentException>(() => server.Files("/", ""));
         foreach (HttpFileOptions wrong in (HttpFileOptions[])
         [
-            new() { CacheLimitFiles = 0 }, new() { CacheLimitBytes = -1 }, new() { SmallFileBytes = (16 << 20) + 1 }, new() { Freshness = TimeSpan.FromSeconds(-1) }, new() { IndexPages = ["../x"] }, new() { IndexPages = [""] },
-            new() { ContentTypes = new Dictionary<string, string> { ["html"] = "x/y" } }, new() { ContentTypes = new Dictionary<string, string> { [".x"] = "x/y\r\nA: b" } }, new() { CacheControl = "a\nb" }, new() { Links = (HttpFileLinks)9 },
+            new() { CacheLimitFiles = 0 }, new() { CacheLimitBytes = -1 }, new() { SmallFileBytes = (16 << 20) + 1 },
+            new() { Freshness = TimeSpan.FromSeconds(-1) }, new() { IndexPages = ["../x"] },
+            new() { IndexPages = [""] },
+            new() { ContentTypes = new Dictionary<string, string> { ["html"] = "x/y" } },
+            new() { ContentTypes = new Dictionary<string, string> { [".x"] = "x/y\r\nA: b" } },
+            new() { CacheControl = "a\nb" }, new() { Links = (HttpFileLinks)9 },
         ]) Assert.Throws<ArgumentException>(() => server.Files("/", "x", wrong));
         HttpFileOptions later = new() { MayBeMissing = true };
         server.Files("/", "x", later);

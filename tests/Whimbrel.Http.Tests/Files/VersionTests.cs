@@ -14,7 +14,8 @@ public sealed class VersionTests
         Web web = new();
         web.Server.Get("/bytes", static (_, response) =>
         {
-            if (response.MeetsConditions("\"v1\"", DateTimeOffset.FromUnixTimeSeconds(784111777))) response.Bytes(Encoding.ASCII.GetBytes(Body), "text/plain"u8);
+            if (response.MeetsConditions("\"v1\"", DateTimeOffset.FromUnixTimeSeconds(784111777)))
+                response.Bytes(Encoding.ASCII.GetBytes(Body), "text/plain"u8);
         });
         web.Server.Get("/pieces", static async (_, response, stop) =>
         {
@@ -62,7 +63,8 @@ public sealed class VersionTests
     {
         using Web web = NewWeb();
         TestPeer peer = web.Connect();
-        string request = Web.Get(path, fields.Length == 0 ? "" : fields.Replace("|", "\r\n", StringComparison.Ordinal) + "\r\n");
+        string request = Web.Get(path,
+            fields.Length == 0 ? "" : fields.Replace("|", "\r\n", StringComparison.Ordinal) + "\r\n");
         peer.Send(request + request);
         Assert.Equal([expected, expected], Web.Answers(peer));
     }
@@ -76,7 +78,8 @@ public sealed class VersionTests
         {
             peer.Send(Web.Get(path, "Range: bytes=2-4\r\n"));
             Answer part = Web.One(peer);
-            Assert.Equal(("bytes 2-4/10", "3", "\"v1\"", "bytes"), (part["Content-Range"], part["Content-Length"], part["ETag"], part["Accept-Ranges"]));
+            Assert.Equal(("bytes 2-4/10", "3", "\"v1\"", "bytes"),
+                (part["Content-Range"], part["Content-Length"], part["ETag"], part["Accept-Ranges"]));
             peer.Send(Web.Get(path, "Range: bytes=2-4\r\n", "HEAD"));
             Assert.Contains("Content-Length: 10\r\n", peer.ReceiveText(), StringComparison.Ordinal);
         }
@@ -86,7 +89,9 @@ public sealed class VersionTests
         Assert.Equal(206, parts.Status);
         string boundary = parts["Content-Type"]["multipart/byteranges; boundary=".Length..];
         Assert.Equal(
-            $"\r\n--{boundary}\r\nContent-Type: text/plain\r\nContent-Range: bytes 0-1/10\r\n\r\n01\r\n--{boundary}\r\nContent-Type: text/plain\r\nContent-Range: bytes 8-9/10\r\n\r\n89\r\n--{boundary}--\r\n",
+            $"\r\n--{boundary}\r\nContent-Type: text/plain\r\nContent-Range: bytes "
+            + $"0-1/10\r\n\r\n01\r\n--{boundary}\r\nContent-Type: text/plain\r\nContent-Range: bytes "
+            + $"8-9/10\r\n\r\n89\r\n--{boundary}--\r\n",
             parts.Body);
     }
 
@@ -95,7 +100,8 @@ public sealed class VersionTests
     {
         using Web web = NewWeb();
         TestPeer peer = web.Connect();
-        foreach ((string field, int status) in ((string, int)[])[("If-Match: \"v1\"", 204), ("If-Match: \"v0\"", 412), ("If-None-Match: *", 412), ("If-None-Match: \"v0\"", 204)])
+        foreach ((string field, int status) in ((string, int)[])[("If-Match: \"v1\"", 204), ("If-Match: \"v0\"", 412),
+            ("If-None-Match: *", 412), ("If-None-Match: \"v0\"", 204)])
         {
             peer.Send($"PUT /bytes HTTP/1.1\r\n{Web.Host}{field}\r\nContent-Length: 0\r\n\r\n");
             Assert.Equal(status, Web.One(peer).Status);
@@ -115,7 +121,8 @@ public sealed class VersionTests
     {
         using Web web = new();
         Exception? thrown = null;
-        web.Server.Get("/", (_, response) => { thrown = Record.Exception(() => response.MeetsConditions(tag)); response.Empty(); });
+        web.Server.Get("/",
+            (_, response) => { thrown = Record.Exception(() => response.MeetsConditions(tag)); response.Empty(); });
         TestPeer peer = web.Connect();
         peer.Send(Web.Get("/"));
         Assert.IsType<ArgumentException>(thrown);

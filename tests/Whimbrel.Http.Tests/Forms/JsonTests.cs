@@ -14,19 +14,28 @@ public sealed partial class JsonTests
     [JsonSerializable(typeof(Order)), JsonSourceGenerationOptions(JsonSerializerDefaults.Web)]
     internal sealed partial class OrderContext : JsonSerializerContext;
 
-    [JsonSerializable(typeof(Order)), JsonSourceGenerationOptions(JsonSerializerDefaults.Web, WriteIndented = true, NewLine = "\n")]
+    [JsonSerializable(typeof(Order)),
+        JsonSourceGenerationOptions(JsonSerializerDefaults.Web, WriteIndented = true, NewLine = "\n")]
     internal sealed partial class IndentedContext : JsonSerializerContext;
 
     private static readonly Dictionary<string, Action<HttpServer>> s_ways = new()
     {
-        ["whole"] = static web => web.Post("/", static (request, response) => response.Text($"{request.Json(OrderContext.Default.Order)}")),
-        ["whole by reflection"] = static web => web.Post("/", static (request, response) => response.Text($"{request.Json<Order>()}")),
-        ["awaited"] = static web => web.Post("/", static async (request, response) => response.Text($"{await request.ReadJsonAsync(OrderContext.Default.Order)}")),
-        ["awaited by reflection"] = static web => web.Post("/", static async (request, response, stop) => response.Text($"{await request.ReadJsonAsync<Order>(cancellationToken: stop)}")),
+        ["whole"] = static web => web.Post("/",
+            static (request, response) => response.Text($"{request.Json(OrderContext.Default.Order)}")),
+        ["whole by reflection"] = static web => web.Post("/",
+            static (request, response) => response.Text($"{request.Json<Order>()}")),
+        ["awaited"] = static web => web.Post("/", static async (request, response) =>
+            response.Text($"{await request.ReadJsonAsync(OrderContext.Default.Order)}")),
+        ["awaited by reflection"] = static web => web.Post("/", static async (request, response, stop) =>
+            response.Text($"{await request.ReadJsonAsync<Order>(cancellationToken: stop)}")),
         ["after a filter"] = static web =>
         {
             web.Use(static async (request, _) => await request.ReadBodyAsync());
-            web.Post("/", static async (request, response) => { await Task.CompletedTask; response.Text($"{request.Json(OrderContext.Default.Order)}"); });
+            web.Post("/", static async (request, response) =>
+            {
+                await Task.CompletedTask;
+                response.Text($"{request.Json(OrderContext.Default.Order)}");
+            });
         },
     };
 
@@ -37,17 +46,24 @@ public sealed partial class JsonTests
     {
         (string Type, string Body, string Expected)[] cases =
         [
-            ("application/json", """{"id":7,"name":"a"}""", "200 Order { Id = 7, Name = a }"), ("Application/JSON; charset=utf-8", """{"ID":7}""", "200 Order { Id = 7, Name =  }"),
-            ("application/merge-patch+json", """{"id":7}""", "200 Order { Id = 7, Name =  }"), ("", "\u00ef\u00bb\u00bf{\"id\":7}", "200 Order { Id = 7, Name =  }"), ("application/json", "null", "200 "),
-            ("application/json", """{"id":"x"}""", "400 400 Bad Request: The body is no JSON of the expected form (at $.id)."), ("application/json", "{", "400 400 Bad Request: The body is no JSON of the expected form"),
-            ("application/json", "", "400 400 Bad Request: The body is missing: JSON is expected."), ("application/x-www-form-urlencoded", """{"id":7}""", "415 415 Unsupported Media Type: The body is no application/json."), ("text/plain", "{}", "415 "),
+            ("application/json", """{"id":7,"name":"a"}""", "200 Order { Id = 7, Name = a }"),
+            ("Application/JSON; charset=utf-8", """{"ID":7}""", "200 Order { Id = 7, Name =  }"),
+            ("application/merge-patch+json", """{"id":7}""", "200 Order { Id = 7, Name =  }"),
+            ("", "\u00ef\u00bb\u00bf{\"id\":7}", "200 Order { Id = 7, Name =  }"), ("application/json", "null", "200 "),
+            ("application/json", """{"id":"x"}""",
+                "400 400 Bad Request: The body is no JSON of the expected form (at $.id)."),
+            ("application/json", "{", "400 400 Bad Request: The body is no JSON of the expected form"),
+            ("application/json", "", "400 400 Bad Request: The body is missing: JSON is expected."),
+            ("application/x-www-form-urlencoded", """{"id":7}""",
+                "415 415 Unsupported Media Type: The body is no application/json."), ("text/plain", "{}", "415 "),
         ];
         foreach ((string type, string body, string expected) in cases)
         {
             using Web web = new();
             s_ways[way](web.Server);
             TestPeer peer = web.Connect();
-            peer.Send(Encoding.Latin1.GetBytes(Web.Post("/", body, type.Length == 0 ? "" : $"Content-Type: {type}\r\n")));
+            peer.Send(
+                Encoding.Latin1.GetBytes(Web.Post("/", body, type.Length == 0 ? "" : $"Content-Type: {type}\r\n")));
             Answer answer = Web.One(peer);
             Assert.StartsWith(expected, $"{answer.Status} {answer.Body}", StringComparison.Ordinal);
             Assert.Equal(answer.Status == 200 ? 0 : 1, web.Counters.Refused);

@@ -18,7 +18,8 @@ public sealed partial class MultipartTests
     private static string Whole(params string[] parts) => $"{string.Concat(parts)}--{B}--\r\n";
 
     /// <summary>The rule and the parts that the reader reports for a body received in these pieces.</summary>
-    private static (MultipartRule Rule, List<string> Parts) Feed(string body, string boundary, int partLimit, params int[] cuts)
+    private static (MultipartRule Rule, List<string> Parts) Feed(string body, string boundary, int partLimit,
+        params int[] cuts)
     {
         MultipartReader reader = new(Encoding.Latin1.GetBytes(boundary), partLimit);
         List<string> parts = [];
@@ -32,7 +33,8 @@ public sealed partial class MultipartTests
                 MultipartReading reading = reader.Read(unread, out int taken);
                 if (reading == MultipartReading.Part)
                 {
-                    parts.Add($"{Text(unread, reader.Name)}|{(reader.FileName is { } f ? Text(unread, f) : "-")}|{(reader.ContentType is { } t ? Text(unread, t) : "-")}|");
+                    parts.Add($"{Text(unread, reader.Name)}|{(reader.FileName is { } f ? Text(unread, f) : "-")}|"
+                        + $"{(reader.ContentType is { } t ? Text(unread, t) : "-")}|");
                 }
                 else if (reading == MultipartReading.Data)
                 {
@@ -59,10 +61,14 @@ public sealed partial class MultipartTests
         { Whole(Part(Name, "x"), Part(Name, "y")), "a|-|-|x;a|-|-|y" },
         { Whole(), "" },
         { $"--{B}--", "" },
-        { Whole(Part("Content-Disposition: form-data; name=a; filename=\"b.txt\"\r\nContent-Type: text/plain; x=y\r\n", "x")), "a|b.txt|text/plain; x=y|x" },
-        { Whole(Part("content-disposition:FORM-DATA;name=\"\";filename=\"\"\r\n", "x")), "|||x".Replace("|||", "||-|", StringComparison.Ordinal) },
-        { Whole(Part("Content-Disposition: form-data; name=\"a\\\"b\"; filename=\"C:\\dir\\c\"\r\nX-Y: z\r\n", "x")), "a\\\"b|C:\\dir\\c|-|x" },
-        { Whole(Part("Content-Disposition: form-data; name=a; filename=b; filename*=utf-8''c\r\nContent-Transfer-Encoding: Binary\r\n", "x")), "a|b|-|x" },
+        { Whole(Part("Content-Disposition: form-data; name=a; filename=\"b.txt\"\r\nContent-Type: text/plain; x=y\r\n",
+            "x")), "a|b.txt|text/plain; x=y|x" },
+        { Whole(Part("content-disposition:FORM-DATA;name=\"\";filename=\"\"\r\n", "x")),
+            "|||x".Replace("|||", "||-|", StringComparison.Ordinal) },
+        { Whole(Part("Content-Disposition: form-data; name=\"a\\\"b\"; filename=\"C:\\dir\\c\"\r\nX-Y: z\r\n", "x")),
+            "a\\\"b|C:\\dir\\c|-|x" },
+        { Whole(Part("Content-Disposition: form-data; name=a; filename=b; "
+            + "filename*=utf-8''c\r\nContent-Transfer-Encoding: Binary\r\n", "x")), "a|b|-|x" },
         { Whole(Part(Name, $"\r\n--B0undar\r\n-\r\n--\r\r\n\n--{B}")), $"a|-|-|\r\n--B0undar\r\n-\r\n--\r\r\n\n--{B}" },
         { Whole(Part(Name, "\r"), Part(Name, "\r\n"), Part(Name, "\r\n-")), "a|-|-|\r;a|-|-|\r\n;a|-|-|\r\n-" },
         { $"\r\n{Whole(Part(Name, "x"))}", "Start" },
@@ -97,7 +103,8 @@ public sealed partial class MultipartTests
         { Whole(Part(Name + string.Concat(Enumerable.Repeat("X: y\r\n", 16)), "x")), "HeadTooLarge" },
         { Whole(Part(Name + $"X: {new string('y', 4096 - 2 - Name.Length - 5)}\r\n", "x")), "a|-|-|x" },
         { Whole(Part(Name + $"X: {new string('y', 4096 - 1 - Name.Length - 5)}\r\n", "x")), "HeadTooLarge" },
-        { Whole(Part(Name, "1"), Part(Name, "2"), Part(Name, "3"), Part(Name, "4")), "a|-|-|1;a|-|-|2;a|-|-|3;a|-|-|4" },
+        { Whole(Part(Name, "1"), Part(Name, "2"), Part(Name, "3"), Part(Name, "4")),
+            "a|-|-|1;a|-|-|2;a|-|-|3;a|-|-|4" },
         { Whole(Part(Name, "1"), Part(Name, "2"), Part(Name, "3"), Part(Name, "4"), Part(Name, "5")), "TooManyParts" },
         { Whole(Part(Name, "x")) + "x", "Rest" },
         { Whole(Part(Name, "x")) + "\r\n", "Rest" },
@@ -120,7 +127,8 @@ public sealed partial class MultipartTests
         for (int cut = 0; cut <= body.Length; cut++)
         {
             (MultipartRule ruleThere, List<string> partsThere) = Feed(body, B, 4, cut);
-            Assert.True(rule == ruleThere && parts.SequenceEqual(partsThere), $"cut at {cut}: {ruleThere} {string.Join(';', partsThere)}");
+            Assert.True(rule == ruleThere && parts.SequenceEqual(partsThere),
+                $"cut at {cut}: {ruleThere} {string.Join(';', partsThere)}");
         }
 
         Assert.Equal(rule, Feed(body, B, 4, [.. Enumerable.Range(0, body.Length)]).Rule);
@@ -129,7 +137,8 @@ public sealed partial class MultipartTests
     [Theory]
     [InlineData("multipart/form-data; boundary=abc", "abc")]
     [InlineData("Multipart/Form-Data ;  charset=utf-8; BOUNDARY=\"a b\"", "a b")]
-    [InlineData("multipart/form-data; boundary=----WebKitFormBoundary7MA4YWxkTrZu0gW", "----WebKitFormBoundary7MA4YWxkTrZu0gW")]
+    [InlineData("multipart/form-data; boundary=----WebKitFormBoundary7MA4YWxkTrZu0gW",
+        "----WebKitFormBoundary7MA4YWxkTrZu0gW")]
     [InlineData("multipart/form-data", null)]
     [InlineData("multipart/form-data; boundary=", null)]
     [InlineData("multipart/form-data; boundary=\"\"", null)]
@@ -137,8 +146,10 @@ public sealed partial class MultipartTests
     [InlineData("multipart/form-data; boundary=\"a\\\"b\"", null)]
     [InlineData("multipart/form-data; boundary=a; boundary=b", null)]
     [InlineData("multipart/form-data; boundary=a b", null)]
-    [InlineData("multipart/form-data; boundary=0123456789012345678901234567890123456789012345678901234567890123456789", "0123456789012345678901234567890123456789012345678901234567890123456789")]
-    [InlineData("multipart/form-data; boundary=01234567890123456789012345678901234567890123456789012345678901234567890", null)]
+    [InlineData("multipart/form-data; boundary=0123456789012345678901234567890123456789012345678901234567890123456789",
+        "0123456789012345678901234567890123456789012345678901234567890123456789")]
+    [InlineData("multipart/form-data; boundary=01234567890123456789012345678901234567890123456789012345678901234567890",
+        null)]
     [InlineData("multipart/mixed; boundary=a", null)]
     [InlineData("application/x-www-form-urlencoded", null)]
     public void A_boundary_is_found_or_its_absence_reported(string type, string? boundary)
@@ -149,9 +160,14 @@ public sealed partial class MultipartTests
 
     // ------------------------------------------------------------------ a plain reader
 
-    [GeneratedRegex("""\A(?:(?<field>[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\0-\x08\x0A-\x1F\x7F]*)\r\n){0,16}\r\n""", RegexOptions.Singleline)] private static partial Regex Head();
+    [GeneratedRegex("""\A(?:(?<field>[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\0-\x08\x0A-\x1F\x7F]*)\r\n){0,16}\r\n""",
+        RegexOptions.Singleline)]
+    private static partial Regex Head();
 
-    [GeneratedRegex("""\A[ \t]*form-data[ \t]*(?:[ \t]*;[ \t]*(?<name>[!#$%&'*+.^_`|~0-9A-Za-z-]+)=(?<value>"(?>(?:\\["\\]|[^"])*)"|[!#$%&'*+.^_`|~0-9A-Za-z-]+))+[ \t]*\z""", RegexOptions.Singleline | RegexOptions.IgnoreCase)] private static partial Regex Disposition();
+    [GeneratedRegex(
+        """\A[ \t]*form-data[ \t]*(?:[ \t]*;[ \t]*(?<name>[!#$%&'*+.^_`|~0-9A-Za-z-]+)=(?<value>"(?>(?:\\["\\]|[^"])*)"|[!#$%&'*+.^_`|~0-9A-Za-z-]+))+[ \t]*\z""",
+        RegexOptions.Singleline | RegexOptions.IgnoreCase)]
+    private static partial Regex Disposition();
 
     /// <summary>Reference reader: the parts, or null for a rejected body. Simple and slow, works on the whole
     /// body.</summary>
@@ -166,8 +182,11 @@ public sealed partial class MultipartTests
             Match head = Head().Match(rest[2..]);
             if (!head.Success || head.Length > MultipartReader.HeadLimitBytes) return null;
             string[] fields = [.. head.Groups["field"].Captures.Select(static c => c.Value)];
-            string[] dispositions = [.. Values(fields, "Content-Disposition")], types = [.. Values(fields, "Content-Type")];
-            if (dispositions.Length != 1 || types.Length > 1 || Values(fields, "Content-Transfer-Encoding").Any(static e => e.Trim(' ', '\t').ToUpperInvariant() is not ("BINARY" or "8BIT" or "7BIT"))) return null;
+            string[] dispositions = [.. Values(fields, "Content-Disposition")],
+                types = [.. Values(fields, "Content-Type")];
+            if (dispositions.Length != 1 || types.Length > 1 || Values(fields, "Content-Transfer-Encoding")
+                .Any(static e => e.Trim(' ', '\t').ToUpperInvariant() is not ("BINARY" or "8BIT" or "7BIT")))
+                return null;
             Match disposition = Disposition().Match(dispositions[0]);
             if (!disposition.Success) return null;
             string[] names = [.. Parameters(disposition, "name")], files = [.. Parameters(disposition, "filename")];
@@ -175,20 +194,26 @@ public sealed partial class MultipartTests
             string data = rest[(2 + head.Length)..];
             int end = data.IndexOf("\r\n--b", StringComparison.Ordinal);
             if (end < 0) return null;
-            parts.Add($"{names[0]}|{files.FirstOrDefault("-")}|{types.FirstOrDefault("-").Trim(' ', '\t')}|{data[..end]}");
+            parts.Add(
+                $"{names[0]}|{files.FirstOrDefault("-")}|{types.FirstOrDefault("-").Trim(' ', '\t')}|{data[..end]}");
             rest = data[(end + 5)..];
         }
     }
 
-    private static IEnumerable<string> Values(string[] fields, string name) => fields.Where(f => f.StartsWith(name + ":", StringComparison.OrdinalIgnoreCase)).Select(f => f[(name.Length + 1)..]);
+    private static IEnumerable<string> Values(string[] fields, string name) => fields
+        .Where(f => f.StartsWith(name + ":", StringComparison.OrdinalIgnoreCase)).Select(f => f[(name.Length + 1)..]);
 
     private static IEnumerable<string> Parameters(Match disposition, string name) =>
-        disposition.Groups["name"].Captures.Zip(disposition.Groups["value"].Captures).Where(p => p.First.Value.Equals(name, StringComparison.OrdinalIgnoreCase)).Select(static p => p.Second.Value).Select(static v => v[0] == '"' ? v[1..^1] : v);
+        disposition.Groups["name"].Captures.Zip(disposition.Groups["value"].Captures)
+            .Where(p => p.First.Value.Equals(name, StringComparison.OrdinalIgnoreCase))
+            .Select(static p => p.Second.Value).Select(static v => v[0] == '"' ? v[1..^1] : v);
 
     [Fact]
     public void It_agrees_with_a_plain_reader_about_every_body()
     {
-        string[] pieces = ["--b", "\r\n--b", "\r\n--b--", "\r\n", "Content-Disposition: form-data; name=\"a\"\r\n", "content-disposition:form-data;name=x; filename=\"y\\\"z\"\r\n", "Content-Type: a/b\r\n", "\r", "\n", "-", "b", "data", "\"", ";", "=", "Content-Transfer-Encoding: base64\r\n", "X: y\r\n", "\0", " ", "\\", "--"];
+        string[] pieces = ["--b", "\r\n--b", "\r\n--b--", "\r\n", "Content-Disposition: form-data; name=\"a\"\r\n",
+            "content-disposition:form-data;name=x; filename=\"y\\\"z\"\r\n", "Content-Type: a/b\r\n", "\r", "\n", "-",
+            "b", "data", "\"", ";", "=", "Content-Transfer-Encoding: base64\r\n", "X: y\r\n", "\0", " ", "\\", "--"];
         int runs = Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1" ? 2_000_000 : 60_000;
         foreach (int seed in Seeds.Some(2))
         {
@@ -197,7 +222,10 @@ public sealed partial class MultipartTests
             for (int run = 0; run < runs / 2; run++)
             {
                 StringBuilder text = new();
-                for (int parts = random.Next(4); parts > 0; parts--) text.Append("--b\r\n").Append(pieces[random.Next(4, 6)]).Append(random.Next(3) == 0 ? pieces[6] : "").Append("\r\n").Append(pieces[random.Next(pieces.Length)]).Append(pieces[random.Next(7, 12)]).Append("\r\n");
+                for (int parts = random.Next(4); parts > 0; parts--)
+                    text.Append("--b\r\n").Append(pieces[random.Next(4, 6)])
+                        .Append(random.Next(3) == 0 ? pieces[6] : "").Append("\r\n")
+                        .Append(pieces[random.Next(pieces.Length)]).Append(pieces[random.Next(7, 12)]).Append("\r\n");
                 text.Append("--b--").Append(random.Next(2) == 0 ? "\r\n" : "");
                 for (int changes = random.Next(4) - 1; changes > 0; changes--)
                 {
@@ -211,8 +239,11 @@ public sealed partial class MultipartTests
                 List<string>? expected = Plain(body, 3);
                 int cut = random.Next(body.Length + 1);
                 (MultipartRule rule, List<string> read) = Feed(body, "b", 3, cut, random.Next(cut, body.Length + 1));
-                if ((rule == MultipartRule.None) != (expected is not null) || (expected is not null && !expected.SequenceEqual(read)))
-                    Assert.Fail($"seed {seed}, run {run}: {rule} {string.Join(';', read)}, expected {(expected is null ? "a refusal" : string.Join(';', expected))}, of {body.Replace("\r", "\\r", StringComparison.Ordinal).Replace("\n", "\\n", StringComparison.Ordinal)}");
+                if ((rule == MultipartRule.None) != (expected is not null)
+                    || (expected is not null && !expected.SequenceEqual(read)))
+                    Assert.Fail($"seed {seed}, run {run}: {rule} {string.Join(';', read)}, expected "
+                        + $"{(expected is null ? "a refusal" : string.Join(';', expected))}, of "
+                        + $"{body.Replace("\r", "\\r", StringComparison.Ordinal).Replace("\n", "\\n", StringComparison.Ordinal)}");
                 if (expected is null) refused++;
                 else good++;
             }
@@ -223,7 +254,8 @@ public sealed partial class MultipartTests
 
     // ------------------------------------------------------------------ what a handler gets
 
-    private static string Post(string body, string fields = "") => Web.Post("/", body, $"Content-Type: multipart/form-data; boundary={B}\r\n{fields}");
+    private static string Post(string body, string fields = "") =>
+        Web.Post("/", body, $"Content-Type: multipart/form-data; boundary={B}\r\n{fields}");
 
     private static Web Listing(HttpOptions? options = null)
     {
@@ -243,7 +275,8 @@ public sealed partial class MultipartTests
         return web;
     }
 
-    private static string Field(string name, string data, string more = "") => Part($"Content-Disposition: form-data; name=\"{name}\"{more}\r\n", data);
+    private static string Field(string name, string data, string more = "") =>
+        Part($"Content-Disposition: form-data; name=\"{name}\"{more}\r\n", data);
 
     [Theory]
     [InlineData(false)]
@@ -254,7 +287,8 @@ public sealed partial class MultipartTests
         TestPeer peer = web.Connect();
         peer.SplitEveryByte = isSplit;
         string large = new('x', isSplit ? 100 : 100_000);
-        peer.Send(Post(Whole(Field("skipped", large), Field("a", "0123456789"), Field("first", "x123"), Field("f", "", "; filename=\"..\\..\\c:d/e.txt\""), Field("skipped", large))) + Post(Whole()));
+        peer.Send(Post(Whole(Field("skipped", large), Field("a", "0123456789"), Field("first", "x123"),
+            Field("f", "", "; filename=\"..\\..\\c:d/e.txt\""), Field("skipped", large))) + Post(Whole()));
         Assert.Equal(["200 a,,,0123456789;first,,,123;f,e.txt,,;", "200 "], Web.Answers(peer));
     }
 
@@ -283,9 +317,12 @@ public sealed partial class MultipartTests
         using Web web = Listing(new HttpOptions { FormFieldLimit = 2 });
         foreach ((string request, int status) in ((string, int)[])
         [
-            (Post(Whole(Field("a", "x"), Field("b", "x"))), 200), (Post(Whole(Field("a", "x"), Field("b", "x"), Field("c", "x"))), 413),
-            (Post(Whole(Field("a", "0123456789"))), 200), (Post(Whole(Field("a", "0123456789x"))), 413), (Post(Whole(Part($"{Name}X: {new string('y', 5000)}\r\n", "x"))), 413),
-            (Post("x"), 400), (Post($"--{B}\r\n{Name}\r\nx"), 400), (Web.Post("/", "x", "Content-Type: text/plain\r\n"), 415), (Web.Post("/", "x"), 415),
+            (Post(Whole(Field("a", "x"), Field("b", "x"))), 200),
+            (Post(Whole(Field("a", "x"), Field("b", "x"), Field("c", "x"))), 413),
+            (Post(Whole(Field("a", "0123456789"))), 200), (Post(Whole(Field("a", "0123456789x"))), 413),
+            (Post(Whole(Part($"{Name}X: {new string('y', 5000)}\r\n", "x"))), 413),
+            (Post("x"), 400), (Post($"--{B}\r\n{Name}\r\nx"), 400),
+            (Web.Post("/", "x", "Content-Type: text/plain\r\n"), 415), (Web.Post("/", "x"), 415),
         ])
         {
             TestPeer peer = web.Connect();

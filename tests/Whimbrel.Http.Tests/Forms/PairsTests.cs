@@ -12,7 +12,8 @@ public sealed class PairsTests
     private static List<(string Name, string Value)> Read(string text)
     {
         List<(string, string)> all = [];
-        foreach (HttpPair pair in new HttpPairs(Encoding.Latin1.GetBytes(text))) all.Add((pair.NameText, pair.ValueText));
+        foreach (HttpPair pair in new HttpPairs(Encoding.Latin1.GetBytes(text)))
+            all.Add((pair.NameText, pair.ValueText));
         return all;
     }
 
@@ -46,14 +47,18 @@ public sealed class PairsTests
             Random random = new(seed);
             for (int run = 0; run < 20_000; run++)
             {
-                string text = string.Concat(Enumerable.Range(0, random.Next(20)).Select(_ => Letters[random.Next(Letters.Length)]));
-                List<(string Name, string Value)> expected = [.. text.Split('&', StringSplitOptions.RemoveEmptyEntries).Select(static p => p.Split('=', 2)).Select(static p => (Plain(p[0]), p.Length == 1 ? "" : Plain(p[1])))];
+                string text = string.Concat(Enumerable.Range(0, random.Next(20))
+                    .Select(_ => Letters[random.Next(Letters.Length)]));
+                List<(string Name, string Value)> expected = [.. text.Split('&', StringSplitOptions.RemoveEmptyEntries)
+                    .Select(static p => p.Split('=', 2))
+                    .Select(static p => (Plain(p[0]), p.Length == 1 ? "" : Plain(p[1])))];
                 Assert.True(expected.SequenceEqual(Read(text)), $"seed {seed}, run {run}: {text}");
                 HttpPairs pairs = new(Encoding.Latin1.GetBytes(text));
                 foreach ((string name, _) in expected)
                 {
                     // Bytes that are no UTF-8 have no name that could be asked for.
-                    if (!name.Contains('\ufffd', StringComparison.Ordinal)) Assert.Equal(expected.First(p => p.Name == name).Value, pairs[name]);
+                    if (!name.Contains('\ufffd', StringComparison.Ordinal))
+                        Assert.Equal(expected.First(p => p.Name == name).Value, pairs[name]);
                 }
 
                 Assert.Null(pairs["none"]);
@@ -67,9 +72,11 @@ public sealed class PairsTests
         for (int i = 0; i < text.Length; i++)
         {
             if (text[i] == '+') bytes.Add((byte)' ');
-            else if (text[i] == '%' && i + 2 < text.Length && char.IsAsciiHexDigit(text[i + 1]) && char.IsAsciiHexDigit(text[i + 2]))
+            else if (text[i] == '%' && i + 2 < text.Length && char.IsAsciiHexDigit(text[i + 1])
+                && char.IsAsciiHexDigit(text[i + 2]))
             {
-                bytes.Add(byte.Parse(text.AsSpan(i + 1, 2), NumberStyles.AllowHexSpecifier, CultureInfo.InvariantCulture));
+                bytes.Add(byte.Parse(text.AsSpan(i + 1, 2), NumberStyles.AllowHexSpecifier,
+                    CultureInfo.InvariantCulture));
                 i += 2;
             }
             else
@@ -85,8 +92,10 @@ public sealed class PairsTests
     public void A_handler_asks_for_what_it_wants_of_query_and_form()
     {
         using Web web = new();
-        web.Server.Get("/q", static (request, response) => response.Text($"{request.Query["a b"]} {request.Query["none"] ?? "null"} {request.Query}"));
-        web.Server.Post("/kept", static (request, response) => response.Text($"{request.Form["a b"]} {request.Query["q"]}"));
+        web.Server.Get("/q", static (request, response) =>
+            response.Text($"{request.Query["a b"]} {request.Query["none"] ?? "null"} {request.Query}"));
+        web.Server.Post("/kept",
+            static (request, response) => response.Text($"{request.Form["a b"]} {request.Query["q"]}"));
         web.Server.Post("/read", static async (request, response, stop) =>
         {
             HttpPairs form = await request.ReadFormAsync(stop);
@@ -109,9 +118,11 @@ public sealed class PairsTests
     {
         using Web web = new(new HttpOptions { FormFieldLimit = 3 });
         web.Server.Post("/kept", static (request, response) => response.Text($"{request.Form["a"]}"));
-        web.Server.Post("/read", static async (request, response, stop) => response.Text($"{(await request.ReadFormAsync(stop))["a"]}"));
+        web.Server.Post("/read",
+            static async (request, response, stop) => response.Text($"{(await request.ReadFormAsync(stop))["a"]}"));
         const string Type = "Content-Type: application/x-www-form-urlencoded\r\n";
-        foreach ((string body, string type, int status) in ((string, string, int)[])[("a=1&b=2&c=3", Type, 200), ("a=1&b=2&c=3&d=4", Type, 413), ("a=1", "Content-Type: text/plain\r\n", 415), ("a=1", "", 415)])
+        foreach ((string body, string type, int status) in ((string, string, int)[])[("a=1&b=2&c=3", Type, 200),
+            ("a=1&b=2&c=3&d=4", Type, 413), ("a=1", "Content-Type: text/plain\r\n", 415), ("a=1", "", 415)])
         {
             TestPeer peer = web.Connect();
             peer.Send(Web.Post(path, body, type));
@@ -126,8 +137,11 @@ public sealed class PairsTests
     public void A_body_that_is_too_large_for_memory_is_counted()
     {
         using Web web = new(new HttpOptions { BufferedBodyLimitBytes = 10 });
-        web.Server.Post("/", static async (request, response, stop) => response.Text($"{(await request.ReadBodyAsync(stop)).Length}"));
-        foreach ((string request, int status) in ((string, int)[])[(Web.Post("/", "0123456789"), 200), (Web.Post("/", "0123456789a"), 413), ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nb\r\n0123456789a\r\n0\r\n\r\n", 413)])
+        web.Server.Post("/",
+            static async (request, response, stop) => response.Text($"{(await request.ReadBodyAsync(stop)).Length}"));
+        foreach ((string request, int status) in ((string, int)[])[(Web.Post("/", "0123456789"), 200),
+            (Web.Post("/", "0123456789a"), 413),
+            ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nb\r\n0123456789a\r\n0\r\n\r\n", 413)])
         {
             TestPeer peer = web.Connect();
             peer.Send(request);

@@ -20,11 +20,13 @@ builder.WebHost.UseKestrelHttpsConfiguration();
 builder.WebHost.ConfigureKestrel(kestrel =>
 {
     kestrel.Limits.MaxRequestBodySize = null;
-    kestrel.Listen(IPAddress.Loopback, int.Parse(args[0], CultureInfo.InvariantCulture), static listener => listener.Protocols = HttpProtocols.Http1);
+    kestrel.Listen(IPAddress.Loopback, int.Parse(args[0], CultureInfo.InvariantCulture),
+        static listener => listener.Protocols = HttpProtocols.Http1);
     kestrel.Listen(IPAddress.Loopback, int.Parse(args[1], CultureInfo.InvariantCulture), listener =>
     {
         listener.Protocols = HttpProtocols.Http1;
-        listener.UseHttps(X509Certificate2.CreateFromPemFile(Path.Combine(folder, "certificate"), Path.Combine(folder, "key")));
+        listener.UseHttps(X509Certificate2.CreateFromPemFile(Path.Combine(folder, "certificate"),
+            Path.Combine(folder, "key")));
     });
 });
 WebApplication site = builder.Build();
@@ -33,7 +35,8 @@ site.MapGet("/text", static () => "hello");
 site.MapGet("/large", () => Results.File(Path.Combine(folder, "large")));
 site.MapGet("/redirect", static () => Results.Redirect("/text"));
 site.MapGet("/long", static () => new string('x', 100_000));
-site.MapPost("/sum", static async context => await context.Response.WriteAsync(Convert.ToHexString(await SHA256.HashDataAsync(context.Request.Body))));
+site.MapPost("/sum", static async context =>
+    await context.Response.WriteAsync(Convert.ToHexString(await SHA256.HashDataAsync(context.Request.Body))));
 site.MapGet("/chunked", static async context =>
 {
     foreach (string piece in (string[])["one ", "two ", "three"])

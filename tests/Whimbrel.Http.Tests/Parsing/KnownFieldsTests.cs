@@ -14,8 +14,10 @@ public sealed class KnownFieldsTests
             if (field == HttpField.Other) continue;
             string name = Encoding.ASCII.GetString(KnownFields.NameOf(field));
             Assert.Equal(name.Replace("-", "", StringComparison.Ordinal), field.ToString(), ignoreCase: true);
-            foreach (string written in (string[])[name, name.ToUpperInvariant(), name.ToLowerInvariant()]) Assert.Equal(field, KnownFields.Find(Encoding.ASCII.GetBytes(written)));
-            foreach (string other in (string[])[name + "x", "x" + name, name[1..] + "y", name.Replace('-', '_') + "_"]) Assert.Equal(HttpField.Other, KnownFields.Find(Encoding.ASCII.GetBytes(other)));
+            foreach (string written in (string[])[name, name.ToUpperInvariant(), name.ToLowerInvariant()])
+                Assert.Equal(field, KnownFields.Find(Encoding.ASCII.GetBytes(written)));
+            foreach (string other in (string[])[name + "x", "x" + name, name[1..] + "y", name.Replace('-', '_') + "_"])
+                Assert.Equal(HttpField.Other, KnownFields.Find(Encoding.ASCII.GetBytes(other)));
         }
 
         Assert.Equal(KnownFields.Count, Enum.GetValues<HttpField>().Length);
@@ -28,7 +30,8 @@ public sealed class KnownFieldsTests
     {
         HttpReader head = new();
         head.BeginRequest(HttpReaderLimits.Default);
-        Assert.Equal(HttpReading.Done, head.Read("GET / HTTP/1.1\r\nCookie: a\r\nHost: h\r\ncookie: b\r\nX: y\r\nCOOKIE: c\r\n\r\n"u8));
+        Assert.Equal(HttpReading.Done,
+            head.Read("GET / HTTP/1.1\r\nCookie: a\r\nHost: h\r\ncookie: b\r\nX: y\r\nCOOKIE: c\r\n\r\n"u8));
         List<int> found = [];
         for (int i = head.IndexOf(HttpField.Cookie); i >= 0; i = head.IndexOf(HttpField.Cookie, i + 1)) found.Add(i);
         Assert.Equal([0, 2, 4], found);

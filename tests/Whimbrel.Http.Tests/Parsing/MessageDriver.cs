@@ -20,7 +20,8 @@ internal sealed class MessageDriver(HttpReaderLimits limits, bool isResponse = f
     internal HttpRule Rule { get; private set; }
 
     /// <summary>"Ok" if nothing is left over, "Wait" if a message is incomplete, otherwise the rule.</summary>
-    internal string Outcome => Rule != HttpRule.None ? Rule.ToString() : _isInBody || _unread.Length > 0 || Messages.Count == 0 ? "Wait" : "Ok";
+    internal string Outcome => Rule != HttpRule.None ? Rule.ToString()
+        : _isInBody || _unread.Length > 0 || Messages.Count == 0 ? "Wait" : "Ok";
 
     internal void Feed(ReadOnlySpan<byte> bytes)
     {
@@ -59,7 +60,8 @@ internal sealed class MessageDriver(HttpReaderLimits limits, bool isResponse = f
     {
         ReadOnlySpan<byte> rest = _unread.AsSpan(taken);
         HttpReading reading = _reader.Read(rest, out int count);
-        ReadOnlySpan<byte> piece = rest.Slice(_reader.Start, reading is HttpReading.Data or HttpReading.Done ? _reader.Length : 0);
+        ReadOnlySpan<byte> piece = rest.Slice(_reader.Start,
+            reading is HttpReading.Data or HttpReading.Done ? _reader.Length : 0);
         taken += count;
         switch (reading)
         {
@@ -86,7 +88,8 @@ internal sealed class MessageDriver(HttpReaderLimits limits, bool isResponse = f
         if (head.HasFolds) head.Unfold(bytes);
         StringBuilder text = new();
         if (head.IsResponse) text.Append(head.Status).Append(' ').Append(Encoding.Latin1.GetString(bytes[head.Reason]));
-        else text.Append(Encoding.Latin1.GetString(bytes[head.Method])).Append(' ').Append(Encoding.Latin1.GetString(bytes[head.Target]));
+        else text.Append(Encoding.Latin1.GetString(bytes[head.Method])).Append(' ')
+            .Append(Encoding.Latin1.GetString(bytes[head.Target]));
         text.Append(" 1.").Append(head.MinorVersion);
         for (int i = 0; i < head.Count; i++)
         {

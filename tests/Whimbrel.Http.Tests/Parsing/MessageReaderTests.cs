@@ -6,8 +6,10 @@ namespace Whimbrel.Http.Tests.Parsing;
 // The public message reader follows the same rules as the sessions: same vectors, every cut.
 public sealed class MessageReaderTests
 {
-    private static readonly HttpOptions _requests = new() { RequestLineLimitBytes = 100, HeadLimitBytes = 400, FieldLimit = 10, BodyLimitBytes = 1000 };
-    private static readonly HttpClientOptions _answers = new() { HeadLimitBytes = 400, FieldLimit = 10, BodyLimitBytes = 1000 };
+    private static readonly HttpOptions _requests =
+        new() { RequestLineLimitBytes = 100, HeadLimitBytes = 400, FieldLimit = 10, BodyLimitBytes = 1000 };
+    private static readonly HttpClientOptions _answers =
+        new() { HeadLimitBytes = 400, FieldLimit = 10, BodyLimitBytes = 1000 };
 
     [Fact]
     public void Every_vector_of_requests_is_judged_as_there_wherever_it_is_cut()
@@ -16,8 +18,11 @@ public sealed class MessageReaderTests
         foreach (Vectors.Vector vector in Vectors.All.Where(v => !v.IsResponse))
         {
             byte[] bytes = vector.Bytes;
-            string expected = vector.Outcome is "Ok" or "Wait" ? vector.Outcome : $"{HttpRules.TextOf(Enum.Parse<HttpRule>(vector.Outcome))}.";
-            for (int cut = 0; cut <= bytes.Length; cut += cut < 40 ? 1 : 5) Assert.Equal($"{vector}: {expected}", $"{vector}: {Judge(bytes[..cut], bytes[cut..])}");
+            string expected = vector.Outcome is "Ok" or "Wait"
+                ? vector.Outcome
+                : $"{HttpRules.TextOf(Enum.Parse<HttpRule>(vector.Outcome))}.";
+            for (int cut = 0; cut <= bytes.Length; cut += cut < 40 ? 1 : 5)
+                Assert.Equal($"{vector}: {expected}", $"{vector}: {Judge(bytes[..cut], bytes[cut..])}");
             count++;
         }
 
@@ -46,10 +51,13 @@ public sealed class MessageReaderTests
     public void Requests_are_read_with_their_parts_one_after_the_other()
     {
         HttpMessageReader reader = new(_requests);
-        byte[] bytes = "PUT /a?b HTTP/1.1\r\nHost: h\r\nX: y\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\nGET /c HTTP/1.0\r\n\r\n"u8.ToArray();
+        byte[] bytes =
+            "PUT /a?b HTTP/1.1\r\nHost: h\r\nX: y\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\nGET /c HTTP/1.0\r\n\r\n"u8
+                .ToArray();
         int taken = 0;
         Assert.Equal(HttpMessagePart.Head, Next(out _));
-        Assert.Equal(("PUT", "/a?b", 1, 3, -1L, true), (Text(reader.Method), Text(reader.Target), reader.MinorVersion, reader.FieldCount, reader.BodyLength, reader.IsPersistent));
+        Assert.Equal(("PUT", "/a?b", 1, 3, -1L, true), (Text(reader.Method), Text(reader.Target), reader.MinorVersion,
+            reader.FieldCount, reader.BodyLength, reader.IsPersistent));
         Assert.Equal("X y", $"{Text(reader.NameAt(1))} {Text(reader.ValueAt(1))}");
         Assert.Equal(HttpMessagePart.Data, Next(out string piece));
         Assert.Equal("hi", piece);
@@ -57,7 +65,8 @@ public sealed class MessageReaderTests
         Assert.Equal(HttpMessagePart.Done, Next(out _));
         Assert.False(reader.IsInMessage);
         Assert.Equal(HttpMessagePart.Head, Next(out _));
-        Assert.Equal(("GET", "/c", 0, 0, 0L, false), (Text(reader.Method), Text(reader.Target), reader.MinorVersion, reader.FieldCount, reader.BodyLength, reader.IsPersistent));
+        Assert.Equal(("GET", "/c", 0, 0, 0L, false), (Text(reader.Method), Text(reader.Target), reader.MinorVersion,
+            reader.FieldCount, reader.BodyLength, reader.IsPersistent));
         Assert.Equal(HttpMessagePart.Done, Next(out _));
         Assert.Equal(HttpMessagePart.NeedMore, Next(out _));
         Assert.Equal("/c", Text(reader.Target));
@@ -77,7 +86,8 @@ public sealed class MessageReaderTests
     public void A_request_truncated_in_its_body_is_reported_when_the_sender_has_finished()
     {
         HttpMessageReader reader = new(_requests);
-        Assert.Equal(HttpMessagePart.Head, reader.Read("PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n"u8, out _, out _));
+        Assert.Equal(HttpMessagePart.Head,
+            reader.Read("PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n"u8, out _, out _));
         Assert.Equal(HttpMessagePart.Data, reader.Read("abc"u8, out _, out _));
         Assert.Equal(HttpMessagePart.Broken, reader.Finish());
         Assert.Contains("not finished", reader.Failure!.Message, StringComparison.Ordinal);
@@ -90,7 +100,8 @@ public sealed class MessageReaderTests
         HttpMessageReader reader = new(_answers);
         Assert.Throws<InvalidOperationException>(() => new HttpMessageReader(_requests).ExpectAnswer(toHead: false));
         reader.ExpectAnswer(toHead: true);
-        ReadOnlySpan<byte> rest = "HTTP/1.1 100 \r\n\r\nHTTP/1.1 200 Fine\r\nContent-Length: 5\r\n\r\nHTTP/1.1 200 \r\n\r\nend"u8;
+        ReadOnlySpan<byte> rest =
+            "HTTP/1.1 100 \r\n\r\nHTTP/1.1 200 Fine\r\nContent-Length: 5\r\n\r\nHTTP/1.1 200 \r\n\r\nend"u8;
         Assert.Equal(HttpMessagePart.Interim, Next(ref rest, out _));
         Assert.Equal(HttpMessagePart.Head, Next(ref rest, out _));
         Assert.Equal("200 Fine", $"{reader.Status} {Text(reader.Reason)}");

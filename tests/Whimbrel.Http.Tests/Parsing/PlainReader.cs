@@ -50,17 +50,20 @@ internal sealed partial class PlainReader(string text, HttpReaderLimits limits)
             fields.Add(FieldOf(line));
             Must(fields.Count <= limits.Fields);
             // Reported at this line, because a streaming reader does not wait for the rest.
-            Must(IsGood(fields[^1]) && Values(fields, fields[^1].Name).Count(_ => fields[^1].Name.ToLowerInvariant() is "host" or "content-length" or "transfer-encoding" or "content-type") < 2);
+            Must(IsGood(fields[^1]) && Values(fields, fields[^1].Name).Count(_ => fields[^1].Name.ToLowerInvariant()
+                is "host" or "content-length" or "transfer-encoding" or "content-type") < 2);
         }
 
-        List<string> hosts = Values(fields, "host"), lengths = Values(fields, "content-length"), codings = Values(fields, "transfer-encoding");
+        List<string> hosts = Values(fields, "host"), lengths = Values(fields, "content-length"),
+            codings = Values(fields, "transfer-encoding");
         Must(isOld || hosts.Count == 1);
         Must(!isOld || lengths.Count > 0 || method is not ("POST" or "PUT" or "PATCH"));
         Must(host is null || hosts.Count == 0 || string.Equals(host, hosts[0], StringComparison.OrdinalIgnoreCase));
         Must(codings.Count == 0 || (lengths.Count == 0 && !isOld));
         Must(Values(fields, "expect").All(e => e.Equals("100-continue", StringComparison.OrdinalIgnoreCase)));
         Must(lengths.Count == 0 || long.Parse(lengths[0], CultureInfo.InvariantCulture) <= limits.BodyBytes);
-        string message = $"{method} {target} 1.{(isOld ? 0 : 1)}{string.Concat(fields.Select(f => $"~{f.Name}={f.Value}"))}";
+        string message =
+            $"{method} {target} 1.{(isOld ? 0 : 1)}{string.Concat(fields.Select(f => $"~{f.Name}={f.Value}"))}";
         Messages.Add(message);
         string trailers = "", body = "";
         if (codings.Count > 0) body = ReadChunks(fields.Count, out trailers);
@@ -77,7 +80,8 @@ internal sealed partial class PlainReader(string text, HttpReaderLimits limits)
             Match chunk = ChunkLine().Match(ReadLine(272, _at));
             Must(chunk.Success && chunk.Groups["ext"].Length <= 256);
             extensions += chunk.Groups["ext"].Length;
-            ulong size = ulong.Parse(chunk.Groups["size"].Value, NumberStyles.AllowHexSpecifier, CultureInfo.InvariantCulture);
+            ulong size = ulong.Parse(chunk.Groups["size"].Value, NumberStyles.AllowHexSpecifier,
+                CultureInfo.InvariantCulture);
             Must(size <= long.MaxValue && extensions <= 4096);
             if (size == 0) break;
             body += ReadBytes((long)size, body.Length);
@@ -88,7 +92,8 @@ internal sealed partial class PlainReader(string text, HttpReaderLimits limits)
         for (string line = ReadLine(limits.HeadBytes, start); line.Length > 0; line = ReadLine(limits.HeadBytes, start))
         {
             string name = FieldOf(line).Name;
-            Must(++fieldCount <= limits.Fields && HttpBodyReader.MayTrail(KnownFields.Find(System.Text.Encoding.Latin1.GetBytes(name))));
+            Must(++fieldCount <= limits.Fields
+                && HttpBodyReader.MayTrail(KnownFields.Find(System.Text.Encoding.Latin1.GetBytes(name))));
             end = _at;
         }
 
@@ -134,7 +139,8 @@ internal sealed partial class PlainReader(string text, HttpReaderLimits limits)
     private static bool IsGood((string Name, string Value) field) => field.Name.ToLowerInvariant() switch
     {
         "host" => IsHost(field.Value),
-        "content-length" => Digits().IsMatch(field.Value) && UInt128.Parse(field.Value, CultureInfo.InvariantCulture) <= long.MaxValue,
+        "content-length" =>
+            Digits().IsMatch(field.Value) && UInt128.Parse(field.Value, CultureInfo.InvariantCulture) <= long.MaxValue,
         "transfer-encoding" => field.Value.Equals("chunked", StringComparison.OrdinalIgnoreCase),
         _ => true,
     };
@@ -170,8 +176,10 @@ internal sealed partial class PlainReader(string text, HttpReaderLimits limits)
     private static bool IsHost(string host)
     {
         Match match = Host().Match(host);
-        return match.Success && (match.Groups["ip"].Length == 0 || System.Net.IPAddress.TryParse(match.Groups["ip"].Value, out _))
-            && (match.Groups["port"].Length == 0 || int.Parse(match.Groups["port"].Value, CultureInfo.InvariantCulture) <= 65535);
+        return match.Success
+            && (match.Groups["ip"].Length == 0 || System.Net.IPAddress.TryParse(match.Groups["ip"].Value, out _))
+            && (match.Groups["port"].Length == 0
+                || int.Parse(match.Groups["port"].Value, CultureInfo.InvariantCulture) <= 65535);
     }
 
     private static List<string> Values(List<(string Name, string Value)> fields, string name) =>
@@ -184,12 +192,19 @@ internal sealed partial class PlainReader(string text, HttpReaderLimits limits)
 
     private const string Tchar = @"[!#$%&'*+\-.^_`|~0-9A-Za-z]";
 
-    [GeneratedRegex($@"\A(?<method>{Tchar}+) (?<target>[^ ]+) HTTP/1\.(?<minor>[0-9])\z")] private static partial Regex RequestLine();
-    [GeneratedRegex($@"\A(?<name>{Tchar}+):(?<value>.*)\z", RegexOptions.Singleline)] private static partial Regex Field();
+    [GeneratedRegex($@"\A(?<method>{Tchar}+) (?<target>[^ ]+) HTTP/1\.(?<minor>[0-9])\z")]
+    private static partial Regex RequestLine();
+    [GeneratedRegex($@"\A(?<name>{Tchar}+):(?<value>.*)\z", RegexOptions.Singleline)]
+    private static partial Regex Field();
     [GeneratedRegex(@"\A[0-9]{1,19}\z")] private static partial Regex Digits();
     [GeneratedRegex("\\A[!$-;=?-~]+\\z")] private static partial Regex Target();
-    [GeneratedRegex(@"\Ahttps?://(?<host>[^/?]*)(?<rest>.*)\z", RegexOptions.IgnoreCase | RegexOptions.CultureInvariant)] private static partial Regex Absolute();
+    [GeneratedRegex(@"\Ahttps?://(?<host>[^/?]*)(?<rest>.*)\z",
+        RegexOptions.IgnoreCase | RegexOptions.CultureInvariant)]
+    private static partial Regex Absolute();
     [GeneratedRegex(@"\A(?:[^%?]|%(?!00)[0-9A-Fa-f]{2})*(?:\?.*)?\z")] private static partial Regex Path();
-    [GeneratedRegex(@"\A(?:[0-9A-Za-z._~-]+|\[(?<ip>[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*)\])(?::(?<port>[0-9]{1,5}))?\z")] private static partial Regex Host();
-    [GeneratedRegex($@"\A(?<size>[0-9A-Fa-f]{{1,16}})(?<ext>(?:;{Tchar}+(?:=(?:{Tchar}+|""(?:[^""\\]|\\.)*""))?)*)\z", RegexOptions.Singleline)] private static partial Regex ChunkLine();
+    [GeneratedRegex(@"\A(?:[0-9A-Za-z._~-]+|\[(?<ip>[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*)\])(?::(?<port>[0-9]{1,5}))?\z")]
+    private static partial Regex Host();
+    [GeneratedRegex($@"\A(?<size>[0-9A-Fa-f]{{1,16}})(?<ext>(?:;{Tchar}+(?:=(?:{Tchar}+|""(?:[^""\\]|\\.)*""))?)*)\z",
+        RegexOptions.Singleline)]
+    private static partial Regex ChunkLine();
 }

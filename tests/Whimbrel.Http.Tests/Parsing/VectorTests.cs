@@ -25,7 +25,9 @@ public sealed class VectorTests
         {
             // Rules about the end of the stream or about several responses do not apply to a single message;
             // AnswerTests covers them.
-            if (rule is not (HttpRule.None or HttpRule.Truncated or HttpRule.TooManyInterims or HttpRule.BadSwitch or HttpRule.Unasked)) Assert.Contains(rule.ToString(), broken);
+            if (rule is not (HttpRule.None or HttpRule.Truncated or HttpRule.TooManyInterims or HttpRule.BadSwitch
+                or HttpRule.Unasked))
+                Assert.Contains(rule.ToString(), broken);
             Assert.InRange(HttpRules.StatusOf(rule), 400, 599);
         }
 
@@ -75,7 +77,8 @@ public sealed class VectorTests
             {
                 MessageDriver front = Run(vector, both[..cut], both[cut..]);
                 Assert.Equal(vector.Outcome, front.Outcome);
-                Assert.Equal(vector.Outcome == "Ok" ? [.. alone.Messages, .. expected.Messages] : alone.Messages, front.Messages);
+                Assert.Equal(vector.Outcome == "Ok" ? [.. alone.Messages, .. expected.Messages] : alone.Messages,
+                    front.Messages);
             }
         });
     }
@@ -124,12 +127,14 @@ public sealed class VectorTests
         {
             HttpReader head = new();
             head.BeginResponse(_limits, answersHead: true);
-            Assert.Equal(HttpReading.Done, head.Read(Encoding.Latin1.GetBytes($"HTTP/1.1 200 OK\r\n{framing}\r\n\r\n")));
+            Assert.Equal(HttpReading.Done,
+                head.Read(Encoding.Latin1.GetBytes($"HTTP/1.1 200 OK\r\n{framing}\r\n\r\n")));
             Assert.Equal(HttpFraming.None, head.Framing);
         }
     }
 
-    private static byte[] Good(Vectors.Vector vector) => Encoding.Latin1.GetBytes(vector.IsResponse ? Response : Request);
+    private static byte[] Good(Vectors.Vector vector) =>
+        Encoding.Latin1.GetBytes(vector.IsResponse ? Response : Request);
 
     private static MessageDriver Run(Vectors.Vector vector, params byte[][] pieces)
     {

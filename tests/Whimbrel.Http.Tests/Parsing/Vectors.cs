@@ -52,7 +52,8 @@ internal static class Vectors
         if (text.StartsWith("\\{", StringComparison.Ordinal))
         {
             int brace = text.IndexOf('}', StringComparison.Ordinal);
-            return string.Concat(Enumerable.Repeat(Unescape(text[(brace + 1)..]), int.Parse(text[2..brace], CultureInfo.InvariantCulture)));
+            return string.Concat(Enumerable.Repeat(Unescape(text[(brace + 1)..]),
+                int.Parse(text[2..brace], CultureInfo.InvariantCulture)));
         }
 
         StringBuilder plain = new();
@@ -72,7 +73,8 @@ internal static class Vectors
                     break;
                 case '(':
                     int end = text.IndexOf(')', i), star = text.LastIndexOf('*', end);
-                    plain.Append(string.Concat(Enumerable.Repeat(Unescape(text[(i + 1)..star]), int.Parse(text[(star + 1)..end], CultureInfo.InvariantCulture))));
+                    plain.Append(string.Concat(Enumerable.Repeat(Unescape(text[(i + 1)..star]),
+                        int.Parse(text[(star + 1)..end], CultureInfo.InvariantCulture))));
                     i = end;
                     break;
                 default:

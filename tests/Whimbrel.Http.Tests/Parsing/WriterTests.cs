@@ -6,9 +6,11 @@ namespace Whimbrel.Http.Tests.Parsing;
 // Values that would split a message, change its framing or frame it twice are rejected at the call.
 public sealed class WriterTests
 {
-    public static TheoryData<string> BadValues() => ["a\r\nb", "\r", "\n", "\0", "a\rb", "a\nb", "a\0b", "\x01", "\x1F", "\x7F", "\x0B", " a", "a ", "\ta", "a\t", "a\r\nX: y", "\r\n\r\nHTTP/1.1 200 OK"];
+    public static TheoryData<string> BadValues() => ["a\r\nb", "\r", "\n", "\0", "a\rb", "a\nb", "a\0b", "\x01", "\x1F",
+        "\x7F", "\x0B", " a", "a ", "\ta", "a\t", "a\r\nX: y", "\r\n\r\nHTTP/1.1 200 OK"];
 
-    public static TheoryData<string> BadNames() => ["", " ", "a b", "a:", ":", "a\r\nb", "a\n", "\0", "a\t", "(a)", "a/b", "ä", "a,b", "a;b", "\x7F", "Content-Length", "content-length", "Transfer-Encoding", "TRANSFER-ENCODING"];
+    public static TheoryData<string> BadNames() => ["", " ", "a b", "a:", ":", "a\r\nb", "a\n", "\0", "a\t", "(a)",
+        "a/b", "ä", "a,b", "a;b", "\x7F", "Content-Length", "content-length", "Transfer-Encoding", "TRANSFER-ENCODING"];
 
     [Theory, MemberData(nameof(BadValues))]
     public void A_value_that_would_end_its_line_is_refused(string value)
@@ -47,21 +49,28 @@ public sealed class WriterTests
     [InlineData("", "/")]
     [InlineData("GET\r\n", "/")]
     public void A_request_line_that_would_be_another_is_refused(string method, string target) =>
-        Assert.Throws<ArgumentException>(() => new HttpWriter(new byte[100]).RequestLine(Encoding.Latin1.GetBytes(method), Encoding.Latin1.GetBytes(target)));
+        Assert.Throws<ArgumentException>(() => new HttpWriter(new byte[100]).RequestLine(
+            Encoding.Latin1.GetBytes(method), Encoding.Latin1.GetBytes(target)));
 
     [Fact]
     public void A_message_is_framed_once_and_not_at_all_where_it_has_no_body()
     {
-        Assert.Throws<InvalidOperationException>(static () => { HttpWriter w = Writer(); w.ContentLength(1); w.ContentLength(1); });
-        Assert.Throws<InvalidOperationException>(static () => { HttpWriter w = Writer(); w.ContentLength(1); w.Chunked(); });
-        Assert.Throws<InvalidOperationException>(static () => { HttpWriter w = Writer(); w.Chunked(); w.ContentLength(1); });
+        Assert.Throws<InvalidOperationException>(
+            static () => { HttpWriter w = Writer(); w.ContentLength(1); w.ContentLength(1); });
+        Assert.Throws<InvalidOperationException>(
+            static () => { HttpWriter w = Writer(); w.ContentLength(1); w.Chunked(); });
+        Assert.Throws<InvalidOperationException>(
+            static () => { HttpWriter w = Writer(); w.Chunked(); w.ContentLength(1); });
         foreach (int status in (int[])[100, 101, 199, 204])
         {
-            Assert.Throws<InvalidOperationException>(() => { HttpWriter w = new(new byte[100]); w.StatusLine(status); w.ContentLength(0); });
-            Assert.Throws<InvalidOperationException>(() => { HttpWriter w = new(new byte[100]); w.StatusLine(status); w.Chunked(); });
+            Assert.Throws<InvalidOperationException>(
+                () => { HttpWriter w = new(new byte[100]); w.StatusLine(status); w.ContentLength(0); });
+            Assert.Throws<InvalidOperationException>(
+                () => { HttpWriter w = new(new byte[100]); w.StatusLine(status); w.Chunked(); });
         }
 
-        Assert.Throws<InvalidOperationException>(static () => { HttpWriter w = new(new byte[100]); w.StatusLine(304); w.Chunked(); });
+        Assert.Throws<InvalidOperationException>(
+            static () => { HttpWriter w = new(new byte[100]); w.StatusLine(304); w.Chunked(); });
         Assert.Throws<ArgumentOutOfRangeException>(static () => Writer().ContentLength(-1));
     }
 
@@ -72,7 +81,8 @@ public sealed class WriterTests
         Assert.Throws<InvalidOperationException>(static () => new HttpWriter(new byte[100]).EndHead());
         Assert.Throws<InvalidOperationException>(static () => Writer().StatusLine(200));
         Assert.Throws<InvalidOperationException>(static () => Writer().Body("x"u8));
-        Assert.Throws<InvalidOperationException>(static () => { HttpWriter w = Writer(); w.EndHead(); w.Field("X"u8, "y"u8); });
+        Assert.Throws<InvalidOperationException>(
+            static () => { HttpWriter w = Writer(); w.EndHead(); w.Field("X"u8, "y"u8); });
         Assert.Throws<ArgumentOutOfRangeException>(static () => new HttpWriter(new byte[100]).StatusLine(99));
         Assert.Throws<ArgumentOutOfRangeException>(static () => new HttpWriter(new byte[100]).StatusLine(600));
     }
@@ -83,7 +93,8 @@ public sealed class WriterTests
         byte[] whole = new byte[200];
         int length = Write(whole, out bool isFull);
         Assert.False(isFull);
-        Assert.Equal("HTTP/1.1 404 Not Found\r\nContent-Type: a/b\r\nX: y\r\nContent-Length: 12\r\n\r\nhello, world", Encoding.Latin1.GetString(whole, 0, length));
+        Assert.Equal("HTTP/1.1 404 Not Found\r\nContent-Type: a/b\r\nX: y\r\nContent-Length: 12\r\n\r\nhello, world",
+            Encoding.Latin1.GetString(whole, 0, length));
         for (int room = 0; room < length; room++)
         {
             byte[] bytes = new byte[room + 1];
@@ -98,7 +109,8 @@ public sealed class WriterTests
     public void A_chunk_line_is_the_length_in_hexadecimal()
     {
         Span<byte> room = stackalloc byte[10];
-        foreach (int length in (int[])[1, 9, 10, 15, 16, 255, 4096, int.MaxValue]) Assert.Equal($"{length:x}\r\n", Encoding.Latin1.GetString(room[..HttpWriter.WriteChunkLine(room, length)]));
+        foreach (int length in (int[])[1, 9, 10, 15, 16, 255, 4096, int.MaxValue])
+            Assert.Equal($"{length:x}\r\n", Encoding.Latin1.GetString(room[..HttpWriter.WriteChunkLine(room, length)]));
         Assert.Throws<ArgumentOutOfRangeException>(static () => HttpWriter.WriteChunkLine(new byte[10], 0));
     }
 

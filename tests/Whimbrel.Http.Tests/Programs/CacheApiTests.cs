@@ -16,7 +16,8 @@ public sealed class CacheApiTests
         new CacheApi().Map(web.Server);
         TestPeer peer = web.Connect();
         string put = Web.Post("/api/cache?key=a+b", "text").Replace("POST", "PUT", StringComparison.Ordinal);
-        peer.Send(put + put + Web.Get("/api/cache?key=a%20b") + Web.Get("/api/cache") + Web.Get("/api/cache?key=a+b", verb: "DELETE") + Web.Get("/api/cache?key=a+b") + Web.Get("/api/cache?key=a+b", verb: "DELETE"));
+        peer.Send(put + put + Web.Get("/api/cache?key=a%20b") + Web.Get("/api/cache") + Web.Get("/api/cache?key=a+b",
+            verb: "DELETE") + Web.Get("/api/cache?key=a+b") + Web.Get("/api/cache?key=a+b", verb: "DELETE"));
         peer.Send(put.Replace("?key=a+b", "", StringComparison.Ordinal));
         List<Answer> answers = Web.Read(peer);
         Assert.Equal([201, 204, 200, 200, 204, 404, 404, 400], answers.Select(static a => a.Status));
@@ -41,16 +42,21 @@ public sealed class CacheApiTests
     [Fact]
     public async Task A_browser_sees_the_page()
     {
-        string chromium = RealProgram.Find("chromium"), profile = Directory.CreateTempSubdirectory("whimbrel-http-").FullName;
+        string chromium = RealProgram.Find("chromium"),
+            profile = Directory.CreateTempSubdirectory("whimbrel-http-").FullName;
         await using HttpServer web = new("http://127.0.0.1:0");
         new CacheApi().Map(web);
         CacheApi.MapPage(web);
         await web.StartAsync();
         try
         {
-            string page = await RealProgram.RunAsync(chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-proxy-server", "--virtual-time-budget=10000", $"--user-data-dir={profile}", "--dump-dom", $"http://127.0.0.1:{((IPEndPoint)web.EndPoint!).Port}/");
+            string page = await RealProgram.RunAsync(chromium, "--headless", "--no-sandbox", "--disable-gpu",
+                "--disable-dev-shm-usage", "--no-proxy-server", "--virtual-time-budget=10000",
+                $"--user-data-dir={profile}", "--dump-dom", $"http://127.0.0.1:{((IPEndPoint)web.EndPoint!).Port}/");
             // The page that swagger-ui rendered from the description.
-            foreach (string operation in (string[])["The text of a key, or all of them", "Keeps a text", "Forgets a key"]) Assert.Contains(operation, page, StringComparison.Ordinal);
+            foreach (string operation in (string[])["The text of a key, or all of them",
+                "Keeps a text", "Forgets a key"])
+                Assert.Contains(operation, page, StringComparison.Ordinal);
             Assert.Contains("opblock-delete", page, StringComparison.Ordinal);
         }
         finally

@@ -14,19 +14,24 @@ public sealed partial class DifferenceTests
     private static readonly TimeSpan _grace = TimeSpan.FromSeconds(1);
 
     // The vectors use our small limits; other servers have their own.
-    private static readonly string[] _limits = ["LineTooLong", "HeadTooLarge", "TooManyFields", "BodyTooLarge", "ChunkExtensionTooLong"];
+    private static readonly string[] _limits = ["LineTooLong", "HeadTooLarge", "TooManyFields", "BodyTooLarge",
+        "ChunkExtensionTooLong"];
 
     /// <summary>The vectors that can be compared: complete requests that are not addressed to the proxy
     /// itself.</summary>
     private static List<Vectors.Vector> Compared() => [.. Vectors.All
         .Where(static v => !v.IsResponse && v.Outcome != "Wait" && !_limits.Contains(v.Outcome))
-        .Where(static v => !Encoding.Latin1.GetString(v.Bytes).TrimStart('\r', '\n').StartsWith("CONNECT", StringComparison.Ordinal) && !Encoding.Latin1.GetString(v.Bytes).StartsWith("TRACE", StringComparison.Ordinal))];
+        .Where(static v => !Encoding.Latin1.GetString(v.Bytes)
+            .TrimStart('\r', '\n').StartsWith("CONNECT", StringComparison.Ordinal)
+            && !Encoding.Latin1.GetString(v.Bytes).StartsWith("TRACE", StringComparison.Ordinal))];
 
     // HAProxy forwards the backend's response before or after it has read the trailers, depending on timing.
     private static bool HasBadTrailers(Vectors.Vector vector) =>
-        vector.Section == "chunks" && vector.Outcome is not ("Ok" or "ForbiddenTrailer") && vector.Text.StartsWith("0\\r\\n", StringComparison.Ordinal);
+        vector.Section == "chunks" && vector.Outcome is not ("Ok" or "ForbiddenTrailer")
+        && vector.Text.StartsWith("0\\r\\n", StringComparison.Ordinal);
 
-    private static string ListPath => Path.Combine(SourceTree.Root, "tests/Whimbrel.Http.Tests/Programs/differences.txt");
+    private static string ListPath =>
+        Path.Combine(SourceTree.Root, "tests/Whimbrel.Http.Tests/Programs/differences.txt");
 
     [Theory]
     [InlineData("nginx")]
@@ -40,15 +45,19 @@ public sealed partial class DifferenceTests
         string head = $"[{name} {version}]";
         List<string> kept = [.. File.ReadAllLines(ListPath)];
         bool isAccepting = Environment.GetEnvironmentVariable("WHIMBREL_ACCEPT_DIFFERENCES") == "1";
-        Assert.SkipUnless(isAccepting || kept.Contains(head), $"the list is about {kept.Find(l => l.StartsWith($"[{name} ", StringComparison.Ordinal))}, and here is {version}");
+        Assert.SkipUnless(isAccepting || kept.Contains(head), $"the list is about "
+            + $"{kept.Find(l => l.StartsWith($"[{name} ", StringComparison.Ordinal))}, and here is {version}");
 
         using OtherServers.Backend backend = new();
         int port = RealProgram.FreePort();
         using RealProgram server = await OtherServers.StartAsync(name, port, backend.Port);
         List<Vectors.Vector> vectors = [.. Compared().Where(v => name != "haproxy" || !HasBadTrailers(v))];
         string[] statuses = new string[vectors.Count];
-        await Parallel.ForAsync(0, vectors.Count, new ParallelOptions { MaxDegreeOfParallelism = 16 }, async (i, _) => statuses[i] = await AskAsync(port, vectors[i].Bytes));
-        List<string> found = [.. vectors.Zip(statuses).Where(static p => (p.First.Outcome == "Ok") != (p.Second == "200")).Select(static p => $"{p.First.Outcome} {p.Second} {p.First.Section}: {p.First.Text}")];
+        await Parallel.ForAsync(0, vectors.Count, new ParallelOptions { MaxDegreeOfParallelism = 16 },
+            async (i, _) => statuses[i] = await AskAsync(port, vectors[i].Bytes));
+        List<string> found = [.. vectors.Zip(statuses)
+            .Where(static p => (p.First.Outcome == "Ok") != (p.Second == "200"))
+            .Select(static p => $"{p.First.Outcome} {p.Second} {p.First.Section}: {p.First.Text}")];
         int start = kept.FindIndex(l => l.StartsWith($"[{name} ", StringComparison.Ordinal)) + 1;
         int end = kept.FindIndex(start, static l => l.StartsWith('['));
         if (end < 0) end = kept.Count;
@@ -62,7 +71,9 @@ public sealed partial class DifferenceTests
         }
         else
         {
-            Assert.True(found.SequenceEqual(listed), $"{head}: {vectors.Count} vectors\nnot on the list:\n{string.Join('\n', found.Except(listed))}\nno longer so:\n{string.Join('\n', listed.Except(found))}");
+            Assert.True(found.SequenceEqual(listed),
+                $"{head}: {vectors.Count} vectors\nnot on the list:\n{string.Join('\n', found.Except(listed))}\nno "
+                + $"longer so:\n{string.Join('\n', listed.Except(found))}");
         }
     }
 
@@ -81,7 +92,8 @@ public sealed partial class DifferenceTests
             {
                 Task<int> receiving = socket.ReceiveAsync(answer.AsMemory(length)).AsTask();
                 // If the server waits for more data, it receives the end of the stream instead.
-                if (!isFinished && await Task.WhenAny(receiving, Task.Delay(_grace)) != receiving) // tidy: waits because silence is what is looked for
+                // tidy: waits because silence is what is looked for
+                if (!isFinished && await Task.WhenAny(receiving, Task.Delay(_grace)) != receiving)
                 {
                     socket.Shutdown(SocketShutdown.Send);
                     isFinished = true;
@@ -105,13 +117,16 @@ public sealed partial class DifferenceTests
         }
     }
 
-    [GeneratedRegex(@"\A(?:HTTP/1\.1 100 [^\r]*\r\n\r\n)?HTTP/1\.[01] (?!100)(?<status>\d{3})")] private static partial Regex Status();
+    [GeneratedRegex(@"\A(?:HTTP/1\.1 100 [^\r]*\r\n\r\n)?HTTP/1\.[01] (?!100)(?<status>\d{3})")]
+    private static partial Regex Status();
 
     [Fact]
     public void Each_group_of_differences_has_its_reason_in_the_design()
     {
         string page = File.ReadAllText(Path.Combine(SourceTree.Root, "docs/design/0033-http-beside-other-servers.md"));
-        IEnumerable<string> groups = File.ReadAllLines(ListPath).Where(static l => l.Length > 0 && l[0] is not ('[' or '#')).Select(static l => l.Split(' ')[0] == "Ok" ? l[(l.IndexOf(' ', 3) + 1)..] : l.Split(' ')[0]).Distinct();
+        IEnumerable<string> groups = File.ReadAllLines(ListPath)
+            .Where(static l => l.Length > 0 && l[0] is not ('[' or '#'))
+            .Select(static l => l.Split(' ')[0] == "Ok" ? l[(l.IndexOf(' ', 3) + 1)..] : l.Split(' ')[0]).Distinct();
         Assert.DoesNotContain(groups, g => !page.Contains($"`{g}`", StringComparison.Ordinal));
     }
 }

@@ -30,14 +30,25 @@ public sealed class LargeBodyTests
                 return new NetworkStream(socket, ownsSocket: true);
             },
         };
-        handler.SslOptions.RemoteCertificateValidationCallback = static (_, certificate, _, _) => certificate is X509Certificate2 { Thumbprint: var print } && print == TestCertificates.Server.Thumbprint;
-        return new HttpClient(handler) { Timeout = TimeSpan.FromMinutes(30), BaseAddress = new Uri($"{(isTls ? "https" : "http")}://127.0.0.1:{((IPEndPoint)web.EndPoint!).Port}") };
+        handler.SslOptions.RemoteCertificateValidationCallback = static (_, certificate, _, _) =>
+            certificate is X509Certificate2 { Thumbprint: var print } && print == TestCertificates.Server.Thumbprint;
+        return new HttpClient(handler)
+        {
+            Timeout = TimeSpan.FromMinutes(30),
+            BaseAddress = new Uri($"{(isTls ? "https" : "http")}://127.0.0.1:{((IPEndPoint)web.EndPoint!).Port}")
+        };
     }
 
     private static HttpServer NewServer(bool isTls) => new(
         $"{(isTls ? "https" : "http")}://127.0.0.1:0",
         new HttpOptions { BodyLimitBytes = long.MaxValue, BodyTimeout = TimeSpan.FromHours(1) },
-        isTls ? new TlsOptions { Certificate = TlsCertificate.From(TestCertificates.Server), ApplicationProtocols = ["http/1.1"] } : null);
+        isTls
+            ? new TlsOptions
+            {
+                Certificate = TlsCertificate.From(TestCertificates.Server),
+                ApplicationProtocols = ["http/1.1"]
+            }
+            : null);
 
     [Theory, InlineData(false), InlineData(true)]
     public async Task A_body_down_waits_for_a_slow_peer_in_flat_memory(bool isTls)
@@ -59,7 +70,8 @@ public sealed class LargeBodyTests
         });
         await web.StartAsync();
         using HttpClient client = NewClient(web, isTls);
-        using HttpResponseMessage answer = await client.GetAsync(new Uri("/", UriKind.Relative), HttpCompletionOption.ResponseHeadersRead);
+        using HttpResponseMessage answer = await client.GetAsync(new Uri("/", UriKind.Relative),
+            HttpCompletionOption.ResponseHeadersRead);
         await using Stream body = await answer.Content.ReadAsStreamAsync();
         byte[] got = new byte[Mebi], expected = new byte[Mebi];
         for (int i = 0; i < _count; i++)
@@ -83,14 +95,16 @@ public sealed class LargeBodyTests
         {
             byte[] got = new byte[Mebi], expected = new byte[Mebi];
             int count = 0;
-            for (int length; (length = await request.Body.ReadAtLeastAsync(got, Mebi, throwOnEndOfStream: false, stop)) > 0; count++)
+            for (int length;
+                (length = await request.Body.ReadAtLeastAsync(got, Mebi, throwOnEndOfStream: false, stop)) > 0; count++)
             {
                 Fill(expected, count);
                 if (!got.AsSpan(0, length).SequenceEqual(expected))
                 {
                     int at = got.AsSpan(0, length).CommonPrefixLength(expected);
                     int elsewhere = at + 16 <= length ? expected.AsSpan().IndexOf(got.AsSpan(at, 16)) : -1;
-                    throw new InvalidDataException($"Mebibyte {count} has {length} bytes and is another from {at} on; what stands there is at {elsewhere} of what was sent.");
+                    throw new InvalidDataException($"Mebibyte {count} has {length} bytes and is another from {at} on; "
+                        + $"what stands there is at {elsewhere} of what was sent.");
                 }
 
                 await gauge.TakeAsync(Mebi);

@@ -20,39 +20,42 @@ internal static class OtherServers
         return Regex.Match(said, @"\d+\.\d+\.\d+").Value;
     }
 
-    internal static Task<RealProgram> StartAsync(string name, int port, int backend) => RealProgram.ServeAsync(name, port, directory =>
-    {
-        string file = Path.Combine(directory, "conf");
-        (string text, string[] arguments) = name switch
+    internal static Task<RealProgram> StartAsync(string name, int port, int backend) =>
+        RealProgram.ServeAsync(name, port, directory =>
         {
-            "nginx" => (Nginx(directory, port, $"location / {{ proxy_pass http://127.0.0.1:{backend}; proxy_http_version 1.1; proxy_ignore_client_abort on; }}"), (string[])["-p", directory, "-e", "stderr", "-c", file]),
-            "apache2" => (Apache(directory, port, backend), ["-DFOREGROUND", "-f", file]),
-            "haproxy" => ($"""
-                defaults
-                  mode http
-                  timeout connect 20s
-                  timeout client 20s
-                  timeout server 20s
-                  option http-buffer-request
-                frontend in
-                  bind 127.0.0.1:{port}
-                  default_backend out
-                backend out
-                  server one 127.0.0.1:{backend}
+            string file = Path.Combine(directory, "conf");
+            (string text, string[] arguments) = name switch
+            {
+                "nginx" => (Nginx(directory, port, $"location / {{ proxy_pass http://127.0.0.1:{backend}; "
+                    + $"proxy_http_version 1.1; proxy_ignore_client_abort on; }}"),
+                    (string[])["-p", directory, "-e", "stderr", "-c", file]),
+                "apache2" => (Apache(directory, port, backend), ["-DFOREGROUND", "-f", file]),
+                "haproxy" => ($"""
+                    defaults
+                      mode http
+                      timeout connect 20s
+                      timeout client 20s
+                      timeout server 20s
+                      option http-buffer-request
+                    frontend in
+                      bind 127.0.0.1:{port}
+                      default_backend out
+                    backend out
+                      server one 127.0.0.1:{backend}
 
-                """, ["-db", "-f", file]),
-            _ => ($"""
-                server.document-root = "{directory}"
-                server.bind = "127.0.0.1"
-                server.port = {port}
-                server.modules = ("mod_proxy")
-                proxy.server = ("" => (("host" => "127.0.0.1", "port" => {backend})))
+                    """, ["-db", "-f", file]),
+                _ => ($"""
+                    server.document-root = "{directory}"
+                    server.bind = "127.0.0.1"
+                    server.port = {port}
+                    server.modules = ("mod_proxy")
+                    proxy.server = ("" => (("host" => "127.0.0.1", "port" => {backend})))
 
-                """, ["-D", "-f", file]),
-        };
-        File.WriteAllText(file, text);
-        return arguments;
-    });
+                    """, ["-D", "-f", file]),
+            };
+            File.WriteAllText(file, text);
+            return arguments;
+        });
 
     /// <summary>An nginx configuration (foreground, single process) with these directives inside its server
     /// block.</summary>
@@ -139,7 +142,8 @@ internal static class OtherServers
                     }
                 }
 
-                await socket.SendAsync("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"u8.ToArray());
+                await socket.SendAsync(
+                    "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"u8.ToArray());
                 socket.Shutdown(SocketShutdown.Send);
                 while (await socket.ReceiveAsync(buffer) > 0)
                 {
@@ -156,9 +160,11 @@ internal static class OtherServers
             int end = message.IndexOf("\r\n\r\n"u8);
             if (end < 0) return false;
             string head = Encoding.Latin1.GetString(message[..end]);
-            if (head.Contains("\r\nTransfer-Encoding:", StringComparison.OrdinalIgnoreCase)) return message[(end + 4)..].EndsWith("\r\n\r\n"u8);
+            if (head.Contains("\r\nTransfer-Encoding:", StringComparison.OrdinalIgnoreCase))
+                return message[(end + 4)..].EndsWith("\r\n\r\n"u8);
             Match length = Regex.Match(head, @"\r\nContent-Length: *(\d+)", RegexOptions.IgnoreCase);
-            return !length.Success || message.Length - end - 4 >= int.Parse(length.Groups[1].Value, CultureInfo.InvariantCulture);
+            return !length.Success
+                || message.Length - end - 4 >= int.Parse(length.Groups[1].Value, CultureInfo.InvariantCulture);
         }
 
         public void Dispose()

@@ -19,7 +19,16 @@ internal sealed class RealProgram : IDisposable
     private RealProgram(string directory, string command, IEnumerable<string> arguments)
     {
         Directory = directory;
-        _process = new Process { StartInfo = new ProcessStartInfo(command, arguments) { WorkingDirectory = directory, RedirectStandardOutput = true, RedirectStandardError = true, RedirectStandardInput = true } };
+        _process = new Process
+        {
+            StartInfo = new ProcessStartInfo(command, arguments)
+            {
+                WorkingDirectory = directory,
+                RedirectStandardOutput = true,
+                RedirectStandardError = true,
+                RedirectStandardInput = true
+            }
+        };
         _process.OutputDataReceived += Said;
         _process.ErrorDataReceived += Said;
         _process.Start();
@@ -41,20 +50,23 @@ internal sealed class RealProgram : IDisposable
     /// <summary>Full path of a command. Skips the test if it is not installed.</summary>
     internal static string Find(string command)
     {
-        string? found = _places.Concat((Environment.GetEnvironmentVariable("PATH") ?? "").Split(':')).Select(d => Path.Combine(d, command)).FirstOrDefault(File.Exists);
+        string? found = _places.Concat((Environment.GetEnvironmentVariable("PATH") ?? "").Split(':'))
+            .Select(d => Path.Combine(d, command)).FirstOrDefault(File.Exists);
         Assert.SkipWhen(found is null, $"{command} is not installed.");
         return found!;
     }
 
     /// <summary>Starts it, in a directory of its own.</summary>
-    internal static RealProgram Start(string command, params string[] arguments) => new(System.IO.Directory.CreateTempSubdirectory("whimbrel-http-").FullName, Find(command), arguments);
+    internal static RealProgram Start(string command, params string[] arguments) =>
+        new(System.IO.Directory.CreateTempSubdirectory("whimbrel-http-").FullName, Find(command), arguments);
 
     /// <summary>Runs the program until it exits, and returns its output.</summary>
     internal static async Task<string> RunAsync(string command, params string[] arguments)
     {
         using RealProgram program = Start(command, arguments);
         await program._process.WaitForExitAsync().WaitAsync(Patience);
-        Assert.True(program._process.ExitCode == 0, $"{command} {string.Join(' ', arguments)}: {program._process.ExitCode}\n{program.Output}");
+        Assert.True(program._process.ExitCode == 0,
+            $"{command} {string.Join(' ', arguments)}: {program._process.ExitCode}\n{program.Output}");
         return program.Output;
     }
 
@@ -73,15 +85,18 @@ internal sealed class RealProgram : IDisposable
     /// <param name="port">The port of 127.0.0.1 at which it listens.</param>
     /// <param name="configure">Makes its arguments, and files in the directory that it receives.</param>
     /// <param name="patience">Longest time until it listens. Null: <see cref="Patience"/>.</param>
-    internal static async Task<RealProgram> ServeAsync(string command, int port, Func<string, string[]> configure, TimeSpan? patience = null)
+    internal static async Task<RealProgram> ServeAsync(string command, int port, Func<string, string[]> configure,
+        TimeSpan? patience = null)
     {
         string path = Find(command), directory = System.IO.Directory.CreateTempSubdirectory("whimbrel-http-").FullName;
-        if (!OperatingSystem.IsWindows()) File.SetUnixFileMode(directory, (UnixFileMode)511); // the program may switch to another user
+        // the program may switch to another user
+        if (!OperatingSystem.IsWindows()) File.SetUnixFileMode(directory, (UnixFileMode)511);
         TimeSpan most = patience ?? Patience;
         long start = Stopwatch.GetTimestamp();
         // A process that was killed a moment ago may still listen there. Otherwise it would count as the new one, which
         // then cannot bind.
-        while (await AcceptsAsync(port) && Stopwatch.GetElapsedTime(start) < most) await Task.Delay(20); // tidy: waits because a killed program does not say when it is gone
+        // tidy: waits because a killed program does not say when it is gone
+        while (await AcceptsAsync(port) && Stopwatch.GetElapsedTime(start) < most) await Task.Delay(20);
         RealProgram program = new(directory, path, configure(directory));
         while (Stopwatch.GetElapsedTime(start) < most && !program._process.HasExited)
         {
@@ -89,7 +104,9 @@ internal sealed class RealProgram : IDisposable
             await Task.Delay(20); // tidy: waits because another program begins to listen, and says nothing of it
         }
 
-        string what = program._process.HasExited ? $"ended with exit code {program._process.ExitCode} before it listened" : $"did not listen within {most.TotalSeconds} s";
+        string what = program._process.HasExited
+            ? $"ended with exit code {program._process.ExitCode} before it listened"
+            : $"did not listen within {most.TotalSeconds} s";
         string said = program.Output;
         program.Dispose();
         throw new InvalidOperationException($"{command} {what} on port {port}. Its output:\n{said}");

@@ -15,7 +15,8 @@ public sealed class ServerTests
 
     /// <summary>A program that serves the site, its ports, and the backends for the parts that it cannot serve
     /// itself.</summary>
-    private sealed class Site(RealProgram program, HttpServer? behind, Script? cutting, int port, int portWithTls, byte[] large) : IAsyncDisposable
+    private sealed class Site(RealProgram program, HttpServer? behind, Script? cutting, int port, int portWithTls,
+        byte[] large) : IAsyncDisposable
     {
         internal byte[] Large => large;
 
@@ -43,53 +44,68 @@ public sealed class ServerTests
             await line.HeadAsync();
             await line.SendAsync("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n0123456789");
         }) : null;
-        RealProgram program = await RealProgram.ServeAsync(name == "kestrel" ? "dotnet" : name, portWithTls, directory =>
-        {
-            File.WriteAllBytes(Path.Combine(directory, "large"), large);
-            File.WriteAllText(Path.Combine(directory, "text"), "hello");
-            File.WriteAllText(Path.Combine(directory, "chunked"), "one two three");
-            File.WriteAllText(Path.Combine(directory, "long"), new string('x', 100_000));
-            File.WriteAllText(Path.Combine(directory, "certificate"), TestCertificates.Server.ExportCertificatePem());
-            using (ECDsa key = TestCertificates.Server.GetECDsaPrivateKey()!) File.WriteAllText(Path.Combine(directory, "key"), key.ExportPkcs8PrivateKeyPem());
-            string[] ports = [port.ToString(CultureInfo.InvariantCulture), portWithTls.ToString(CultureInfo.InvariantCulture), directory];
-            if (name == "kestrel") return [Path.Combine(AppContext.BaseDirectory, "KestrelSite.dll"), .. ports];
-            if (name == "node") return [Path.Combine(AppContext.BaseDirectory, "node-site.js"), .. ports];
-            string file = Path.Combine(directory, "conf");
-            File.WriteAllText(file, OtherServers.Nginx(directory, port, $$"""
-                listen 127.0.0.1:{{portWithTls}} ssl; ssl_certificate {{directory}}/certificate; ssl_certificate_key {{directory}}/key;
-                root {{directory}}; client_max_body_size 0;
-                location = /chunked { add_trailer X-Sum 7; }
-                location = /long { gzip on; gzip_types *; }
-                location = /redirect { absolute_redirect off; return 302 /text; }
-                location = /nothing { return 444; }
-                location = /sum { proxy_pass http://127.0.0.1:{{((IPEndPoint)behind!.EndPoint!).Port}}; proxy_http_version 1.1; proxy_request_buffering off; }
-                location = /cut { proxy_pass {{cutting!.Url}}; proxy_buffering off; }
-                """));
-            return ["-p", directory, "-e", "stderr", "-c", file];
-        });
+        RealProgram program = await RealProgram.ServeAsync(name == "kestrel" ? "dotnet" : name, portWithTls,
+            directory =>
+            {
+                File.WriteAllBytes(Path.Combine(directory, "large"), large);
+                File.WriteAllText(Path.Combine(directory, "text"), "hello");
+                File.WriteAllText(Path.Combine(directory, "chunked"), "one two three");
+                File.WriteAllText(Path.Combine(directory, "long"), new string('x', 100_000));
+                File.WriteAllText(Path.Combine(directory, "certificate"),
+                    TestCertificates.Server.ExportCertificatePem());
+                using (ECDsa key = TestCertificates.Server.GetECDsaPrivateKey()!)
+                    File.WriteAllText(Path.Combine(directory, "key"), key.ExportPkcs8PrivateKeyPem());
+                string[] ports = [port.ToString(CultureInfo.InvariantCulture),
+                    portWithTls.ToString(CultureInfo.InvariantCulture), directory];
+                if (name == "kestrel") return [Path.Combine(AppContext.BaseDirectory, "KestrelSite.dll"), .. ports];
+                if (name == "node") return [Path.Combine(AppContext.BaseDirectory, "node-site.js"), .. ports];
+                string file = Path.Combine(directory, "conf");
+                File.WriteAllText(file, OtherServers.Nginx(directory, port, $$"""
+                    listen 127.0.0.1:{{portWithTls}} ssl; ssl_certificate {{directory}}/certificate; ssl_certificate_key {{directory}}/key;
+                    root {{directory}}; client_max_body_size 0;
+                    location = /chunked { add_trailer X-Sum 7; }
+                    location = /long { gzip on; gzip_types *; }
+                    location = /redirect { absolute_redirect off; return 302 /text; }
+                    location = /nothing { return 444; }
+                    location = /sum { proxy_pass http://127.0.0.1:{{((IPEndPoint)behind!.EndPoint!).Port}}; proxy_http_version 1.1; proxy_request_buffering off; }
+                    location = /cut { proxy_pass {{cutting!.Url}}; proxy_buffering off; }
+                    """));
+                return ["-p", directory, "-e", "stderr", "-c", file];
+            });
         return new Site(program, behind, cutting, port, portWithTls, large);
     }
 
     private static async Task<HttpServer> ServeBehindAsync()
     {
         HttpServer behind = new("http://127.0.0.1:0");
-        behind.Post("/sum", static async (request, response, stop) => response.Text(Convert.ToHexString(await SHA256.HashDataAsync(request.Body, stop))));
+        behind.Post("/sum", static async (request, response, stop) =>
+            response.Text(Convert.ToHexString(await SHA256.HashDataAsync(request.Body, stop))));
         await behind.StartAsync();
         return behind;
     }
 
-    private static HttpClientOptions Options(bool isTls) => new() { ConnectionLimit = 1, Tls = isTls ? new TlsOptions { Roots = TestCertificates.Roots } : null };
+    private static HttpClientOptions Options(bool isTls) =>
+        new() { ConnectionLimit = 1, Tls = isTls ? new TlsOptions { Roots = TestCertificates.Roots } : null };
 
     private static async Task<(int Status, string Body)> FetchAsync(HttpPool pool, string url)
     {
-        (int status, byte[] body) = await pool.FetchAsync(new HttpClientRequest(HttpVerb.Get, url)).AsTask().WaitAsync(Script.Patience);
+        (int status, byte[] body) = await pool.FetchAsync(new HttpClientRequest(HttpVerb.Get, url)).AsTask()
+            .WaitAsync(Script.Patience);
         return (status, Encoding.Latin1.GetString(body));
     }
 
     // Kestrel sends no trailers in HTTP/1.1.
     private static bool HasTrailers(string name) => name != "kestrel";
 
-    public static TheoryData<string, bool> Servers => new() { { "nginx", false }, { "nginx", true }, { "kestrel", false }, { "kestrel", true }, { "node", false }, { "node", true } };
+    public static TheoryData<string, bool> Servers => new()
+    {
+        { "nginx", false },
+        { "nginx", true },
+        { "kestrel", false },
+        { "kestrel", true },
+        { "node", false },
+        { "node", true }
+    };
 
     [Theory, MemberData(nameof(Servers))]
     public async Task A_pool_gets_what_is_there_over_one_connection(string name, bool isTls)
@@ -102,7 +118,8 @@ public sealed class ServerTests
         {
             Assert.Equal("chunked", chunked.Head["Transfer-Encoding"]);
             Assert.Equal("one two three", await chunked.ReadTextAsync());
-            Assert.Equal(HasTrailers(name), chunked.Head.TryGetTrailer("x-sum"u8, out ReadOnlySpan<byte> sum) && sum.SequenceEqual("7"u8));
+            Assert.Equal(HasTrailers(name),
+                chunked.Head.TryGetTrailer("x-sum"u8, out ReadOnlySpan<byte> sum) && sum.SequenceEqual("7"u8));
         }
 
         using (HttpClientResponse coded = await pool.GetAsync(url + "/long").AsTask().WaitAsync(Script.Patience))
@@ -112,18 +129,22 @@ public sealed class ServerTests
         }
 
         Assert.Equal((200, "hello"), await FetchAsync(pool, url + "/redirect"));
-        using (HttpClientResponse large = await pool.GetAsync(url + "/large").AsTask().WaitAsync(Script.Patience)) Assert.Equal(SHA256.HashData(site.Large), await SHA256.HashDataAsync(large.Body));
+        using (HttpClientResponse large = await pool.GetAsync(url + "/large").AsTask().WaitAsync(Script.Patience))
+            Assert.Equal(SHA256.HashData(site.Large), await SHA256.HashDataAsync(large.Body));
         foreach (int length in (int[])[-1, LargeBytes])
         {
             HttpClientRequest sum = new(HttpVerb.Post, url + "/sum");
             sum.SetBody(new MemoryStream(site.Large), length: length);
             using HttpClientResponse answer = await pool.SendAsync(sum).AsTask().WaitAsync(Script.Patience);
-            Assert.Equal(Convert.ToHexString(SHA256.HashData(site.Large)), await answer.ReadTextAsync(), ignoreCase: true);
+            Assert.Equal(Convert.ToHexString(SHA256.HashData(site.Large)), await answer.ReadTextAsync(),
+                ignoreCase: true);
         }
 
         // All requests used one connection, and no failure was counted.
-        Assert.Equal((1L, 0L, 0L), (pool.ReadCounters().Connects, pool.ReadCounters().Repeats, pool.ReadCounters().Failures));
-        foreach ((string path, HttpClientFailure failure) in ((string, HttpClientFailure)[])[("/cut", HttpClientFailure.BodyCut), ("/nothing", HttpClientFailure.ConnectionLost)])
+        Assert.Equal((1L, 0L, 0L),
+            (pool.ReadCounters().Connects, pool.ReadCounters().Repeats, pool.ReadCounters().Failures));
+        foreach ((string path, HttpClientFailure failure) in ((string, HttpClientFailure)[])[
+            ("/cut", HttpClientFailure.BodyCut), ("/nothing", HttpClientFailure.ConnectionLost)])
         {
             HttpClientException e = await Assert.ThrowsAsync<HttpClientException>(() => FetchAsync(pool, url + path));
             // Kestrel resets the connection, and a reset may overtake data that was sent before it.
@@ -140,20 +161,24 @@ public sealed class ServerTests
         string url = site.Url(isTls);
         using HttpClient ours = new(new WhimbrelHttpHandler(Options(isTls))) { Timeout = Script.Patience };
         SocketsHttpHandler handler = new() { AutomaticDecompression = DecompressionMethods.All, UseProxy = false };
-        handler.SslOptions.RemoteCertificateValidationCallback = static (_, certificate, _, _) => certificate?.GetCertHashString() == TestCertificates.Server.GetCertHashString();
+        handler.SslOptions.RemoteCertificateValidationCallback = static (_, certificate, _, _) =>
+            certificate?.GetCertHashString() == TestCertificates.Server.GetCertHashString();
         using HttpClient theirs = new(handler) { Timeout = Script.Patience };
         foreach (string path in (string[])["/text", "/chunked", "/long", "/redirect", "/large", "/missing", "/nothing"])
         {
             if (path == "/missing" && name == "node") continue; // Node never sends this response
-            Assert.Equal(await SeenAsync(theirs, HttpMethod.Get, url + path), await SeenAsync(ours, HttpMethod.Get, url + path));
+            Assert.Equal(await SeenAsync(theirs, HttpMethod.Get, url + path),
+                await SeenAsync(ours, HttpMethod.Get, url + path));
         }
 
         foreach (bool isChunked in (bool[])[false, true])
-            Assert.Equal(await SeenAsync(theirs, HttpMethod.Post, url + "/sum", site.Large, isChunked), await SeenAsync(ours, HttpMethod.Post, url + "/sum", site.Large, isChunked));
+            Assert.Equal(await SeenAsync(theirs, HttpMethod.Post, url + "/sum", site.Large, isChunked),
+                await SeenAsync(ours, HttpMethod.Post, url + "/sum", site.Large, isChunked));
     }
 
     /// <summary>All that a caller of .NET's client sees of an answer, or how it fails.</summary>
-    private static async Task<string> SeenAsync(HttpClient client, HttpMethod method, string url, byte[]? body = null, bool isChunked = false)
+    private static async Task<string> SeenAsync(HttpClient client, HttpMethod method, string url, byte[]? body = null,
+        bool isChunked = false)
     {
         using HttpRequestMessage request = new(method, url);
         if (body is not null)
@@ -164,16 +189,21 @@ public sealed class ServerTests
 
         try
         {
-            using HttpResponseMessage response = await client.SendAsync(request, HttpCompletionOption.ResponseHeadersRead);
+            using HttpResponseMessage response = await client.SendAsync(request,
+                HttpCompletionOption.ResponseHeadersRead);
             await using Stream content = await response.Content.ReadAsStreamAsync();
             byte[] hash = await SHA256.HashDataAsync(content);
-            string fields = string.Join('\n', response.Headers.Concat(response.Content.Headers).Where(static f => f.Key is not ("Date" or "Accept-Ranges")).Select(static f => $"{f.Key}: {string.Join(", ", f.Value)}").Order());
-            string trailers = string.Join('\n', response.TrailingHeaders.Select(static f => $"{f.Key}: {string.Join(", ", f.Value)}"));
+            string fields = string.Join('\n', response.Headers.Concat(response.Content.Headers)
+                .Where(static f => f.Key is not ("Date" or "Accept-Ranges"))
+                .Select(static f => $"{f.Key}: {string.Join(", ", f.Value)}").Order());
+            string trailers = string.Join('\n',
+                response.TrailingHeaders.Select(static f => $"{f.Key}: {string.Join(", ", f.Value)}"));
             return $"{method} {url}\n{response.StatusCode}\n{fields}\n{Convert.ToHexString(hash)}\n{trailers}";
         }
         catch (Exception e) when (e is HttpRequestException or HttpIOException)
         {
-            HttpRequestError error = e is HttpRequestException failed ? failed.HttpRequestError : ((HttpIOException)e).HttpRequestError;
+            HttpRequestError error =
+                e is HttpRequestException failed ? failed.HttpRequestError : ((HttpIOException)e).HttpRequestError;
             // .NET's HttpClient reports a reset as Unknown.
             return $"{method} {url}\n{(error == HttpRequestError.Unknown ? HttpRequestError.ResponseEnded : error)}";
         }
@@ -197,25 +227,34 @@ public sealed class ServerTests
 
         protected override void OnResponseEnd(HttpResponseHead head)
         {
-            if (head.TryGetTrailer("x-sum"u8, out ReadOnlySpan<byte> sum)) _told.Append(' ').Append(Encoding.Latin1.GetString(sum));
+            if (head.TryGetTrailer("x-sum"u8, out ReadOnlySpan<byte> sum))
+                _told.Append(' ').Append(Encoding.Latin1.GetString(sum));
             _told.Append('\n');
             if (_asked < paths.Length) Ask();
             else Told.TrySetResult(_told.ToString());
         }
 
-        protected override void OnRequestFailed(HttpClientException failure) => Told.TrySetResult($"{_told} {failure.Failure}");
+        protected override void OnRequestFailed(HttpClientException failure) =>
+            Told.TrySetResult($"{_told} {failure.Failure}");
     }
 
     [Theory, MemberData(nameof(Servers))]
     public async Task A_session_gets_one_after_the_other_over_its_connection(string name, bool isTls)
     {
         await using Site site = await StartAsync(name);
-        foreach ((string path, string end) in ((string, string)[])[("/text", "200 hello\n"), ("/nothing", " ConnectionLost")])
+        foreach ((string path, string end) in ((string, string)[])[("/text", "200 hello\n"),
+            ("/nothing", " ConnectionLost")])
         {
             Asker asker = new($"127.0.0.1:{site.PortOf(isTls)}", "/text", "/chunked", "/long", "/large", path);
-            await using Client client = new(new ClientOptions { EndPoint = new IPEndPoint(IPAddress.Loopback, site.PortOf(isTls)), Tls = isTls ? TestCertificates.ClientOptions : null }, () => asker);
+            await using Client client = new(new ClientOptions
+            {
+                EndPoint = new IPEndPoint(IPAddress.Loopback, site.PortOf(isTls)),
+                Tls = isTls ? TestCertificates.ClientOptions : null
+            }, () => asker);
             await client.ConnectAsync();
-            Assert.Equal($"200 hello\n200 one two three{(HasTrailers(name) ? " 7" : "")}\n200 {new string('x', 100_000)}\n200 {Encoding.Latin1.GetString(site.Large)}\n{end}", await asker.Told.Task.WaitAsync(Script.Patience));
+            Assert.Equal($"200 hello\n200 one two three{(HasTrailers(name) ? " 7" : "")}\n200 "
+                + $"{new string('x', 100_000)}\n200 {Encoding.Latin1.GetString(site.Large)}\n{end}",
+                await asker.Told.Task.WaitAsync(Script.Patience));
         }
     }
 }

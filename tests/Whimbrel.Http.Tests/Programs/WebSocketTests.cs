@@ -30,10 +30,13 @@ public sealed class WebSocketTests
 
     private static async Task<(HttpServer Web, int Port)> ServeAsync(bool deflates)
     {
-        HttpServer web = new(new ServerOptions { EndPoint = new IPEndPoint(IPAddress.Loopback, 0), AllowLargeMessages = true });
-        WebSocketOptions options = new() { MessageLimitBytes = 4_000_000, SubProtocols = ["b", "c"], Deflate = deflates ? s_deflate : null };
+        HttpServer web =
+            new(new ServerOptions { EndPoint = new IPEndPoint(IPAddress.Loopback, 0), AllowLargeMessages = true });
+        WebSocketOptions options =
+            new() { MessageLimitBytes = 4_000_000, SubProtocols = ["b", "c"], Deflate = deflates ? s_deflate : null };
         web.WebSocket("/echo", static () => new EchoingSession(), options);
-        web.WebSocket("/close/{status}", static request => new Closing((WebSocketStatus)int.Parse(request.Route["status"], CultureInfo.InvariantCulture)), options);
+        web.WebSocket("/close/{status}", static request =>
+            new Closing((WebSocketStatus)int.Parse(request.Route["status"], CultureInfo.InvariantCulture)), options);
         web.WebSocket("/refused", static _ => null, options);
         await web.StartAsync();
         return (web, ((IPEndPoint)web.EndPoint!).Port);
@@ -65,7 +68,9 @@ public sealed class WebSocketTests
         string profile = Directory.CreateTempSubdirectory("whimbrel-http-").FullName;
         try
         {
-            using RealProgram browser = RealProgram.Start(chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-proxy-server", "--remote-debugging-port=0", $"--user-data-dir={profile}", $"http://127.0.0.1:{port}/");
+            using RealProgram browser = RealProgram.Start(chromium, "--headless", "--no-sandbox",
+                "--disable-gpu", "--disable-dev-shm-usage", "--no-proxy-server", "--remote-debugging-port=0",
+                $"--user-data-dir={profile}", $"http://127.0.0.1:{port}/");
             Assert.Equal("well", await report.Task.WaitAsync(RealProgram.Patience));
         }
         finally
@@ -79,8 +84,11 @@ public sealed class WebSocketTests
         (HttpServer web, int port) = await ServeAsync(deflates);
         await using HttpServer owned = web;
         string script = Path.Combine(folder, "play.js");
-        await File.WriteAllTextAsync(script, $"{await File.ReadAllTextAsync(Script("websocket.js"))}\nplay('ws://127.0.0.1:{port}', {webSocket}, {expectation}).then(console.log, e => {{ console.log(e); process.exit(1); }});\n");
-        Assert.Contains("well", await RealProgram.RunAsync("node", "--experimental-websocket", script), StringComparison.Ordinal);
+        await File.WriteAllTextAsync(script,
+            $"{await File.ReadAllTextAsync(Script("websocket.js"))}\nplay('ws://127.0.0.1:{port}', {webSocket}, "
+            + $"{expectation}).then(console.log, e => {{ console.log(e); process.exit(1); }});\n");
+        Assert.Contains("well", await RealProgram.RunAsync("node", "--experimental-websocket", script),
+            StringComparison.Ordinal);
     }
 
     [Theory]
@@ -93,7 +101,8 @@ public sealed class WebSocketTests
         try
         {
             string kind = await RealProgram.RunAsync("node", "--experimental-websocket", "-p", "typeof WebSocket");
-            Assert.SkipUnless(kind.Contains("function", StringComparison.Ordinal), "This version of Node has no WebSocket.");
+            Assert.SkipUnless(kind.Contains("function", StringComparison.Ordinal),
+                "This version of Node has no WebSocket.");
             await NodeAsync("WebSocket", folder, deflates, "undefined"); // older versions do not compress
         }
         finally
@@ -112,7 +121,8 @@ public sealed class WebSocketTests
         {
             try
             {
-                await RealProgram.RunAsync("npm", "install", "--prefix", folder, "--no-audit", "--no-fund", "--ignore-scripts", "--fetch-retries=0", "--fetch-timeout=20000", "ws@8");
+                await RealProgram.RunAsync("npm", "install", "--prefix", folder, "--no-audit", "--no-fund",
+                    "--ignore-scripts", "--fetch-retries=0", "--fetch-timeout=20000", "ws@8");
             }
             catch (Exception e) when (e is Xunit.Sdk.XunitException or TimeoutException)
             {
@@ -144,12 +154,15 @@ public sealed class WebSocketTests
     [InlineData("deflates")]
     public async Task Pythons_websockets_get_on_with_our_server_and_with_our_client(string kind)
     {
-        Assert.SkipUnless(File.Exists(Python) && Directory.Exists("/usr/lib/python3/dist-packages/websockets"), "python3-websockets is not installed.");
+        Assert.SkipUnless(File.Exists(Python) && Directory.Exists("/usr/lib/python3/dist-packages/websockets"),
+            "python3-websockets is not installed.");
         (HttpServer web, int port) = await ServeAsync(kind == "deflates");
         await using HttpServer owned = web;
-        Assert.Contains("well", await RealProgram.RunAsync(Python, Script("websocket.py"), "play", $"{port}", kind), StringComparison.Ordinal);
+        Assert.Contains("well", await RealProgram.RunAsync(Python, Script("websocket.py"), "play", $"{port}", kind),
+            StringComparison.Ordinal);
         int other = RealProgram.FreePort();
-        using RealProgram server = await RealProgram.ServeAsync(Python, other, _ => [Script("websocket.py"), "serve", $"{other}", kind]);
+        using RealProgram server = await RealProgram.ServeAsync(Python, other,
+            _ => [Script("websocket.py"), "serve", $"{other}", kind]);
         await TalkAsync($"ws://127.0.0.1:{other}/", kind == "deflates");
     }
 
@@ -199,22 +212,34 @@ public sealed class WebSocketTests
     private static WebSocketClient Client(string address, bool deflates)
     {
         Uri uri = new(address);
-        ClientOptions options = new() { EndPoint = new IPEndPoint(IPAddress.Loopback, uri.Port), AllowLargeMessages = true };
-        return new WebSocketClient(address, options, static () => new Talking(), new WebSocketOptions { MessageLimitBytes = 4_000_000, SubProtocols = ["b"], Deflate = deflates ? s_deflate : null });
+        ClientOptions options =
+            new() { EndPoint = new IPEndPoint(IPAddress.Loopback, uri.Port), AllowLargeMessages = true };
+        return new WebSocketClient(address, options, static () => new Talking(), new WebSocketOptions
+        {
+            MessageLimitBytes = 4_000_000,
+            SubProtocols = ["b"],
+            Deflate = deflates ? s_deflate : null
+        });
     }
 
     // ------------------------------------------------------------------ proxies
 
-    private static Task<RealProgram> ProxyAsync(string name, int port, int backend) => RealProgram.ServeAsync(name, port, directory =>
-    {
-        string file = Path.Combine(directory, "conf");
-        const string Upgrading = "proxy_http_version 1.1; proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection upgrade; proxy_set_header Host $host; proxy_read_timeout 60s;";
-        bool isNginx = name == "nginx";
-        File.WriteAllText(file, isNginx
-            ? OtherServers.Nginx(directory, port, $"location / {{ proxy_pass http://127.0.0.1:{backend}; {Upgrading} }} location /plain {{ proxy_pass http://127.0.0.1:{backend}/echo; proxy_http_version 1.1; }}")
-            : $"defaults\n  mode http\n  timeout connect 60s\n  timeout client 60s\n  timeout server 60s\n  timeout tunnel 60s\nfrontend in\n  bind 127.0.0.1:{port}\n  default_backend out\nbackend out\n  server one 127.0.0.1:{backend}\n");
-        return isNginx ? ["-p", directory, "-e", "stderr", "-c", file] : ["-db", "-f", file];
-    });
+    private static Task<RealProgram> ProxyAsync(string name, int port, int backend) =>
+        RealProgram.ServeAsync(name, port, directory =>
+        {
+            string file = Path.Combine(directory, "conf");
+            const string Upgrading = "proxy_http_version 1.1; proxy_set_header Upgrade $http_upgrade; proxy_set_header "
+                + "Connection upgrade; proxy_set_header Host $host; proxy_read_timeout 60s;";
+            bool isNginx = name == "nginx";
+            File.WriteAllText(file, isNginx
+                ? OtherServers.Nginx(directory, port,
+                    $"location / {{ proxy_pass http://127.0.0.1:{backend}; {Upgrading} }} location /plain {{ "
+                    + $"proxy_pass http://127.0.0.1:{backend}/echo; proxy_http_version 1.1; }}")
+                : $"defaults\n  mode http\n  timeout connect 60s\n  timeout client 60s\n  timeout server 60s\n  "
+                    + $"timeout tunnel 60s\nfrontend in\n  bind 127.0.0.1:{port}\n  default_backend out\nbackend "
+                    + $"out\n  server one 127.0.0.1:{backend}\n");
+            return isNginx ? ["-p", directory, "-e", "stderr", "-c", file] : ["-db", "-f", file];
+        });
 
     [Theory]
     [InlineData("nginx")]
@@ -242,7 +267,8 @@ public sealed class WebSocketTests
         foreach ((string path, string status) in refusals)
         {
             await using WebSocketClient refused = Client($"ws://127.0.0.1:{port}{path}", false);
-            WebSocketException failure = await Assert.ThrowsAsync<WebSocketException>(() => refused.ConnectAsync(limit.Token).AsTask());
+            WebSocketException failure =
+                await Assert.ThrowsAsync<WebSocketException>(() => refused.ConnectAsync(limit.Token).AsTask());
             Assert.Contains($"answered {status}", failure.Message, StringComparison.Ordinal);
         }
 

@@ -16,7 +16,8 @@ public sealed class DeliveryTests
     [InlineData(1_000_000, true, Scheduling.Inline)]
     [InlineData(5, false, Scheduling.ThreadPool)]
     [InlineData(1_000_000, true, Scheduling.ThreadPool)]
-    public void An_answer_that_was_whole_before_its_handler_threw_is_delivered(int length, bool isAwaited, Scheduling scheduling)
+    public void An_answer_that_was_whole_before_its_handler_threw_is_delivered(int length, bool isAwaited,
+        Scheduling scheduling)
     {
         using Web web = new(scheduling: scheduling);
         web.Network.RethrowsExceptions = false;
@@ -68,7 +69,8 @@ public sealed class DeliveryTests
         web.Server.Get("/pieces", async (_, response) =>
         {
             AddFields(response);
-            for (int i = 0; i < 100; i++) await response.WriteAsync("12345678901234567890123456789012345678901234567890"u8.ToArray());
+            for (int i = 0; i < 100; i++)
+                await response.WriteAsync("12345678901234567890123456789012345678901234567890"u8.ToArray());
             await response.WriteAsync(new byte[40_000]);
         });
         TestPeer peer = web.Connect();
@@ -78,9 +80,11 @@ public sealed class DeliveryTests
             byte[] received = peer.Receive();
             int head = received.AsSpan().IndexOf("\r\n\r\n"u8) + 4;
             Http.Parsing.HttpReader reader = new();
-            reader.BeginResponse(new Http.Parsing.HttpReaderLimits(1024, 1 << 20, 1000, long.MaxValue), answersHead: false);
+            reader.BeginResponse(new Http.Parsing.HttpReaderLimits(1024, 1 << 20, 1000, long.MaxValue),
+                answersHead: false);
             Assert.Equal(Http.Parsing.HttpReading.Done, reader.Read(received));
-            Assert.Equal((200, true), (reader.Status, received.AsSpan(0, head).IndexOf(System.Text.Encoding.ASCII.GetBytes($"X-{kibibytes - 1}: ff")) > 0));
+            Assert.Equal((200, true), (reader.Status,
+                received.AsSpan(0, head).IndexOf(System.Text.Encoding.ASCII.GetBytes($"X-{kibibytes - 1}: ff")) > 0));
             Http.Parsing.HttpBodyReader body = new(reader, Http.Parsing.HttpReaderLimits.Default);
             int at = head, total = 0;
             while (body.Read(received.AsSpan(at), out int taken) == Http.Parsing.HttpReading.Data)
@@ -127,14 +131,17 @@ public sealed class DeliveryTests
         try
         {
             string fifo = Path.Combine(folder, "fifo");
-            using (Process made = Process.Start("mkfifo", fifo)) await made.WaitForExitAsync(TestContext.Current.CancellationToken);
+            using (Process made = Process.Start("mkfifo", fifo))
+                await made.WaitForExitAsync(TestContext.Current.CancellationToken);
             await using EngineSite site = new(EngineKind.Auto, isTls: false, Scheduling.Inline);
             string[] paths = [fifo, "/dev/zero", "/dev/null", folder];
             site.Server.Get("/{which}", (request, response) => response.File(paths[request.Route["which"][0] - '0']));
             await site.StartAsync();
             // Enough requests to occupy each pool thread for longer than a client waits.
-            Task<HttpResponseMessage>[] answers = [.. Enumerable.Range(0, 64).Select(i => site.Client.GetAsync(new Uri($"/{i % paths.Length}", UriKind.Relative), TestContext.Current.CancellationToken))];
-            HttpResponseMessage[] all = await Task.WhenAll(answers).WaitAsync(_patience, TestContext.Current.CancellationToken);
+            Task<HttpResponseMessage>[] answers = [.. Enumerable.Range(0, 64).Select(i => site.Client.GetAsync(
+                new Uri($"/{i % paths.Length}", UriKind.Relative), TestContext.Current.CancellationToken))];
+            HttpResponseMessage[] all = await Task.WhenAll(answers)
+                .WaitAsync(_patience, TestContext.Current.CancellationToken);
             Assert.All(all, static answer => Assert.Equal(System.Net.HttpStatusCode.NotFound, answer.StatusCode));
         }
         finally

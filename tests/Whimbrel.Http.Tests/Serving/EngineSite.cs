@@ -20,9 +20,22 @@ internal sealed class EngineSite : IAsyncDisposable
         Assert.SkipUnless(support.IsAvailable, support.Reason);
         _isTls = isTls;
         _engine = new Engine(new EngineOptions { Kind = kind, Loops = loops, OnDiagnosticEvent = static _ => { } });
-        TlsOptions? tls = isTls ? new TlsOptions { Certificate = TlsCertificate.From(TestCertificates.Server), ApplicationProtocols = ["http/1.1"] } : null;
-        Server = new HttpServer(new ServerOptions { Engine = _engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Scheduling = scheduling, Tls = tls }, options);
-        SocketsHttpHandler handler = new() { MaxConnectionsPerServer = 16, UseProxy = false, Expect100ContinueTimeout = Patience };
+        TlsOptions? tls = isTls
+            ? new TlsOptions
+            {
+                Certificate = TlsCertificate.From(TestCertificates.Server),
+                ApplicationProtocols = ["http/1.1"]
+            }
+            : null;
+        Server = new HttpServer(new ServerOptions
+        {
+            Engine = _engine,
+            EndPoint = new IPEndPoint(IPAddress.Loopback, 0),
+            Scheduling = scheduling,
+            Tls = tls
+        }, options);
+        SocketsHttpHandler handler =
+            new() { MaxConnectionsPerServer = 16, UseProxy = false, Expect100ContinueTimeout = Patience };
         handler.SslOptions.RemoteCertificateValidationCallback = IsOurs;
         handler.SslOptions.ApplicationProtocols = [SslApplicationProtocol.Http2, SslApplicationProtocol.Http11];
         Client = new HttpClient(handler) { Timeout = Patience };
@@ -35,7 +48,8 @@ internal sealed class EngineSite : IAsyncDisposable
     internal async Task StartAsync()
     {
         await Server.StartAsync();
-        Client.BaseAddress = new Uri($"{(_isTls ? "https" : "http")}://127.0.0.1:{((IPEndPoint)Server.EndPoint!).Port}");
+        Client.BaseAddress =
+            new Uri($"{(_isTls ? "https" : "http")}://127.0.0.1:{((IPEndPoint)Server.EndPoint!).Port}");
     }
 
     internal Task<Stream> ConnectAsync() => ConnectAsync(Server.EndPoint!, _isTls);

@@ -15,12 +15,15 @@ public sealed class EngineTests
     private static readonly EngineKind[] s_engines = [EngineKind.Epoll, EngineKind.Uring, EngineKind.Portable];
     private static readonly Scheduling[] s_schedulings = [Scheduling.Inline, Scheduling.ThreadPool];
 
-    public static TheoryData<EngineKind, bool, Scheduling> Kinds() => new MatrixTheoryData<EngineKind, bool, Scheduling>(s_engines, [false, true], s_schedulings);
+    public static TheoryData<EngineKind, bool, Scheduling> Kinds() =>
+        new MatrixTheoryData<EngineKind, bool, Scheduling>(s_engines, [false, true], s_schedulings);
 
-    public static TheoryData<EngineKind, Scheduling> PlainKinds() => new MatrixTheoryData<EngineKind, Scheduling>(s_engines, s_schedulings);
+    public static TheoryData<EngineKind, Scheduling> PlainKinds() =>
+        new MatrixTheoryData<EngineKind, Scheduling>(s_engines, s_schedulings);
 
     [Theory, MemberData(nameof(Kinds))]
-    public async Task Requests_of_many_clients_are_answered_each_with_its_own(EngineKind kind, bool isTls, Scheduling scheduling)
+    public async Task Requests_of_many_clients_are_answered_each_with_its_own(EngineKind kind, bool isTls,
+        Scheduling scheduling)
     {
         await using EngineSite site = new(kind, isTls, scheduling);
         site.Server.Get("/sync/{x}", static (request, response) => response.Text(request.Route["x"]));
@@ -45,7 +48,8 @@ public sealed class EngineTests
             {
                 string x = $"{client}-{i}";
                 string path = (i % 3) switch { 0 => "sync", 1 => "async", _ => "pieces" };
-                Assert.Equal(x, await site.Client.GetStringAsync(new Uri($"/{path}/{x}", UriKind.Relative), cancellation));
+                Assert.Equal(x,
+                    await site.Client.GetStringAsync(new Uri($"/{path}/{x}", UriKind.Relative), cancellation));
             }
         });
         Assert.Equal(400, site.Server.Http.ReadCounters().Requests);
@@ -76,13 +80,15 @@ public sealed class EngineTests
             using HttpRequestMessage request = new(HttpMethod.Post, "/stream") { Content = new ByteArrayContent(body) };
             request.Headers.TransferEncodingChunked = isChunked;
             request.Headers.ExpectContinue = true;
-            using HttpResponseMessage response = await site.Client.SendAsync(request, HttpCompletionOption.ResponseHeadersRead);
+            using HttpResponseMessage response = await site.Client.SendAsync(request,
+                HttpCompletionOption.ResponseHeadersRead);
             Assert.Equal(isChunked ? null : Length, response.Content.Headers.ContentLength);
             Assert.Equal(body, await response.Content.ReadAsByteArrayAsync());
         }
 
         byte[] part = body[..900_000];
-        using HttpResponseMessage kept = await site.Client.PostAsync(new Uri("/pool", UriKind.Relative), new ByteArrayContent(part));
+        using HttpResponseMessage kept = await site.Client.PostAsync(new Uri("/pool", UriKind.Relative),
+            new ByteArrayContent(part));
         Assert.Equal(part, await kept.Content.ReadAsByteArrayAsync());
     }
 
@@ -102,44 +108,62 @@ public sealed class EngineTests
 
     // With thread-pool scheduling each pipelined request gets its own callback.
     [Theory, InlineData(EngineKind.Epoll), InlineData(EngineKind.Uring), InlineData(EngineKind.Portable)]
-    public async Task On_the_pool_requests_sent_ahead_are_served_though_each_answer_has_left_before_the_next_one_is_read(EngineKind kind)
+    public async Task On_the_pool_requests_sent_ahead_are_served_though_each_answer_has_left_before_the_next_one_is_read(
+        EngineKind kind)
     {
         EngineSupport support = Engine.SupportFor(kind);
         Assert.SkipUnless(support.IsAvailable, support.Reason);
-        await using Engine engine = new(new EngineOptions { Kind = kind, Loops = 1, OnDiagnosticEvent = static _ => { } });
-        await using Server server = new(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Scheduling = Scheduling.ThreadPool }, static () => new Patient());
+        await using Engine engine =
+            new(new EngineOptions { Kind = kind, Loops = 1, OnDiagnosticEvent = static _ => { } });
+        await using Server server = new(new ServerOptions
+        {
+            Engine = engine,
+            EndPoint = new IPEndPoint(IPAddress.Loopback, 0),
+            Scheduling = Scheduling.ThreadPool
+        }, static () => new Patient());
         await server.StartAsync();
         await using Stream stream = await EngineSite.ConnectAsync(server.EndPoint!, isTls: false);
-        await stream.WriteAsync(Encoding.ASCII.GetBytes(string.Concat(Enumerable.Range(0, 50).Select(static i => Web.Get($"/{i}", i == 49 ? "Connection: close\r\n" : "")))));
+        await stream.WriteAsync(Encoding.ASCII.GetBytes(string.Concat(Enumerable.Range(0, 50)
+            .Select(static i => Web.Get($"/{i}", i == 49 ? "Connection: close\r\n" : "")))));
         using MemoryStream answers = new();
         await stream.CopyToAsync(answers).WaitAsync(_patience);
-        Assert.Equal(Enumerable.Range(0, 50).Select(static i => $"/{i}"), Web.Read(answers.ToArray(), true).Select(static a => a.Body));
+        Assert.Equal(Enumerable.Range(0, 50).Select(static i => $"/{i}"),
+            Web.Read(answers.ToArray(), true).Select(static a => a.Body));
     }
 
     [Theory, MemberData(nameof(Kinds))]
-    public async Task Requests_sent_ahead_are_answered_in_their_order(EngineKind kind, bool isTls, Scheduling scheduling)
+    public async Task Requests_sent_ahead_are_answered_in_their_order(EngineKind kind, bool isTls,
+        Scheduling scheduling)
     {
         const int Count = 2000;
         await using EngineSite site = new(kind, isTls, scheduling);
         site.Server.Get("/{x}", static (request, response) => response.Text(request.Route["x"]));
-        site.Server.Get("/a/{x}", static async (request, response, _) => { string x = request.Route["x"]; await Task.Yield(); response.Text(x); });
+        site.Server.Get("/a/{x}", static async (request, response, _) =>
+        {
+            string x = request.Route["x"];
+            await Task.Yield();
+            response.Text(x);
+        });
         await site.StartAsync();
         await using Stream stream = await site.ConnectAsync();
-        byte[] requests = Encoding.ASCII.GetBytes(string.Concat(Enumerable.Range(0, Count).Select(static i => Web.Get(i % 10 == 0 ? $"/a/{i}" : $"/{i}", i == Count - 1 ? "Connection: close\r\n" : ""))));
+        byte[] requests = Encoding.ASCII.GetBytes(string.Concat(Enumerable.Range(0, Count).Select(
+            static i => Web.Get(i % 10 == 0 ? $"/a/{i}" : $"/{i}", i == Count - 1 ? "Connection: close\r\n" : ""))));
         Task sending = stream.WriteAsync(requests).AsTask();
         using MemoryStream answers = new();
         // Many responses are sequential, each by way of the pool and the loop, which takes time while other programs
         // run.
         await stream.CopyToAsync(answers).WaitAsync(4 * _patience);
         await sending;
-        Assert.Equal(Enumerable.Range(0, Count).Select(static i => i.ToString(CultureInfo.InvariantCulture)), Web.Read(answers.ToArray(), true).Select(static a => a.Body));
+        Assert.Equal(Enumerable.Range(0, Count).Select(static i => i.ToString(CultureInfo.InvariantCulture)),
+            Web.Read(answers.ToArray(), true).Select(static a => a.Body));
     }
 
     [Theory, MemberData(nameof(Kinds))]
     public async Task A_client_that_gives_up_cancels_its_handler(EngineKind kind, bool isTls, Scheduling scheduling)
     {
         await using EngineSite site = new(kind, isTls, scheduling);
-        TaskCompletionSource begun = new(TaskCreationOptions.RunContinuationsAsynchronously), cancelled = new(TaskCreationOptions.RunContinuationsAsynchronously);
+        TaskCompletionSource begun = new(TaskCreationOptions.RunContinuationsAsynchronously),
+            cancelled = new(TaskCreationOptions.RunContinuationsAsynchronously);
         site.Server.Get("/", async (_, _, stop) =>
         {
             await using CancellationTokenRegistration registration = stop.Register(cancelled.SetResult);
@@ -169,7 +193,8 @@ public sealed class EngineTests
     }
 
     [Theory, MemberData(nameof(Kinds))]
-    public async Task A_client_that_asked_for_the_end_reads_the_answer_and_is_not_waited_for(EngineKind kind, bool isTls, Scheduling scheduling)
+    public async Task A_client_that_asked_for_the_end_reads_the_answer_and_is_not_waited_for(EngineKind kind,
+        bool isTls, Scheduling scheduling)
     {
         Assert.SkipWhen(isTls, "TLS ends with close_notify, which the client must send first.");
         await using EngineSite site = new(kind, isTls, scheduling);
@@ -195,7 +220,8 @@ public sealed class EngineTests
     }
 
     [Theory, MemberData(nameof(Kinds))]
-    public async Task A_client_that_sends_on_after_an_answer_that_closes_reads_it_and_is_not_reset(EngineKind kind, bool isTls, Scheduling scheduling)
+    public async Task A_client_that_sends_on_after_an_answer_that_closes_reads_it_and_is_not_reset(EngineKind kind,
+        bool isTls, Scheduling scheduling)
     {
         // The server ends it, not the client.
         await using EngineSite site = new(kind, isTls, scheduling, new HttpOptions { RequestLimit = 1 });
@@ -236,22 +262,26 @@ public sealed class EngineTests
             foreach (string path in (string[])["kept", "read"])
             {
                 await using Stream stream = await site.ConnectAsync();
-                await stream.WriteAsync(Encoding.ASCII.GetBytes(Web.Post($"/{path}", "body", "Expect: 100-continue\r\nConnection: close\r\n")));
+                await stream.WriteAsync(Encoding.ASCII.GetBytes(Web.Post($"/{path}", "body",
+                    "Expect: 100-continue\r\nConnection: close\r\n")));
                 using MemoryStream answers = new();
                 await stream.CopyToAsync(answers).WaitAsync(_patience);
                 List<Answer> read = Web.Read(answers.ToArray(), true);
-                Assert.True(read is [.., { Status: 200 }] && read[^1].Body == path, string.Join(", ", read.Select(static a => a.Status)));
+                Assert.True(read is [.., { Status: 200 }] && read[^1].Body == path,
+                    string.Join(", ", read.Select(static a => a.Status)));
             }
         }
     }
 
     [Theory, MemberData(nameof(Kinds))]
-    public async Task A_stop_lets_answers_end_and_closes_idle_connections(EngineKind kind, bool isTls, Scheduling scheduling)
+    public async Task A_stop_lets_answers_end_and_closes_idle_connections(EngineKind kind, bool isTls,
+        Scheduling scheduling)
     {
         // A loop informs all its sessions before it closes the first. With thread-pool scheduling each session learns
         // of the stop at its own time.
         await using EngineSite site = new(kind, isTls, scheduling, loops: 1);
-        TaskCompletionSource begun = new(TaskCreationOptions.RunContinuationsAsynchronously), go = new(TaskCreationOptions.RunContinuationsAsynchronously);
+        TaskCompletionSource begun = new(TaskCreationOptions.RunContinuationsAsynchronously),
+            go = new(TaskCreationOptions.RunContinuationsAsynchronously);
         site.Server.Get("/", async (_, response, _) => { begun.SetResult(); await go.Task; response.Text("late"); });
         await site.StartAsync();
         await using Stream idle = await site.ConnectAsync(), asking = await site.ConnectAsync();
@@ -295,5 +325,9 @@ public sealed class EngineTests
 
     [Fact]
     public void Application_protocols_without_http_are_refused() =>
-        Assert.Throws<ArgumentException>(static () => new HttpServer("https://127.0.0.1:0", tls: new TlsOptions { Certificate = TlsCertificate.From(TestCertificates.Server), ApplicationProtocols = ["h2"] }));
+        Assert.Throws<ArgumentException>(static () => new HttpServer("https://127.0.0.1:0", tls: new TlsOptions
+        {
+            Certificate = TlsCertificate.From(TestCertificates.Server),
+            ApplicationProtocols = ["h2"]
+        }));
 }

@@ -9,7 +9,8 @@ public sealed class FilterTests
 {
     private static void Report(HttpRequest request, HttpResponse response, string what) => response.Add("X-Ran", what);
 
-    private static string[] Ran(string answer) => [.. answer.Split("\r\n").Where(static line => line.StartsWith("X-Ran: ", StringComparison.Ordinal)).Select(static line => line[7..])];
+    private static string[] Ran(string answer) => [.. answer.Split("\r\n")
+        .Where(static line => line.StartsWith("X-Ran: ", StringComparison.Ordinal)).Select(static line => line[7..])];
 
     [Fact]
     public void Filters_run_in_their_order_those_of_the_server_first_whatever_was_added_first()
@@ -17,7 +18,11 @@ public sealed class FilterTests
         using Web web = new();
         HttpRouteGroup api = web.Server.Group("/api/"), users = api.Group("/users/{user}");
         users.Get("/", static (request, response) => response.Text($"user {request.Route["user"]}"));
-        users.Get("/posts/{post}", static async (request, response) => { await Task.CompletedTask; response.Text($"post {request.Route["user"]} {request.Route["post"]}"); });
+        users.Get("/posts/{post}", static async (request, response) =>
+        {
+            await Task.CompletedTask;
+            response.Text($"post {request.Route["user"]} {request.Route["post"]}");
+        });
         web.Server.Get("/open", static (_, response) => response.Text("open"));
         users.Use(static (request, response) => Report(request, response, "users"));
         api.Use(static async (request, response) => { await Task.CompletedTask; Report(request, response, "api 1"); });
@@ -28,8 +33,11 @@ public sealed class FilterTests
         TestPeer peer = web.Connect();
         (string Path, string Answer, string[] Ran)[] cases =
         [
-            ("/open", "open", ["server"]), ("/api/x", "x", ["server", "api 1", "api 2"]), ("/api/users/bob", "user bob", ["server", "api 1", "api 2", "users"]),
-            ("/api/users/bob/posts/7", "post bob 7", ["server", "api 1", "api 2", "users"]), ("/none", "404 Not Found", ["server"]), ("/api/none", "404 Not Found", ["server"]), ("/api/users/bob/", "404 Not Found", ["server"]),
+            ("/open", "open", ["server"]), ("/api/x", "x", ["server", "api 1", "api 2"]),
+            ("/api/users/bob", "user bob", ["server", "api 1", "api 2", "users"]),
+            ("/api/users/bob/posts/7", "post bob 7", ["server", "api 1", "api 2", "users"]),
+            ("/none", "404 Not Found", ["server"]), ("/api/none", "404 Not Found", ["server"]),
+            ("/api/users/bob/", "404 Not Found", ["server"]),
         ];
         foreach ((string path, string expected, string[] ran) in cases)
         {
@@ -70,13 +78,16 @@ public sealed class FilterTests
 
         safe.Use((_, _) => { later++; });
         safe.Get("/get", (_, response) => { handled++; response.Text("got"); });
-        safe.Post("/post", async (request, response) => { handled++; response.Bytes((await request.ReadBodyAsync()).Span); });
+        safe.Post("/post",
+            async (request, response) => { handled++; response.Bytes((await request.ReadBodyAsync()).Span); });
         safe.Put("/put", (request, response) => { handled++; response.Bytes(request.BodyBytes); });
         TestPeer peer = web.Connect();
-        peer.Send(Web.Get("/safe/get") + Web.Post("/safe/post", "body") + Web.Post("/safe/put", "body").Replace("POST", "PUT", StringComparison.Ordinal) + Web.Get("/safe/get", "X-Key: bad\r\n"));
+        peer.Send(Web.Get("/safe/get") + Web.Post("/safe/post", "body") + Web.Post("/safe/put", "body")
+            .Replace("POST", "PUT", StringComparison.Ordinal) + Web.Get("/safe/get", "X-Key: bad\r\n"));
         Assert.Equal([401, 401, 401, 401], Web.Read(peer).Select(static a => a.Status));
         Assert.Equal((0, 0), (handled, later));
-        peer.Send(Web.Get("/safe/get", "X-Key: good\r\n") + Web.Post("/safe/post", "body", "X-Key: good\r\n") + Web.Post("/safe/put", "body", "X-Key: good\r\n").Replace("POST", "PUT", StringComparison.Ordinal));
+        peer.Send(Web.Get("/safe/get", "X-Key: good\r\n") + Web.Post("/safe/post", "body", "X-Key: good\r\n")
+            + Web.Post("/safe/put", "body", "X-Key: good\r\n").Replace("POST", "PUT", StringComparison.Ordinal));
         Assert.Equal(["200 got", "200 body", "200 body"], Web.Answers(peer));
         Assert.Equal((3, 3), (handled, later));
     }
@@ -102,7 +113,8 @@ public sealed class FilterTests
         Assert.Empty(peer.Receive());
         verdict.SetResult(true);
         List<Answer> answers = [];
-        Assert.True(SpinWait.SpinUntil(() => { answers.AddRange(Web.Read(peer)); return answers.Count == 2; }, EngineSite.Patience));
+        Assert.True(SpinWait.SpinUntil(() => { answers.AddRange(Web.Read(peer)); return answers.Count == 2; },
+            EngineSite.Patience));
         Assert.Equal(["200 a second", "200 b second"], answers.Select(static a => $"{a.Status} {a.Body} {a["X-Ran"]}"));
         Assert.True(ranOnLoop);
     }
@@ -160,7 +172,8 @@ public sealed class FilterTests
         });
         safe.WebSocket("/ws", static () => new WsSession());
         TestPeer peer = web.Connect();
-        peer.Send(WsPeer.Ask("/safe/ws").Replace("Upgrade: websocket", $"{key}Upgrade: websocket", StringComparison.OrdinalIgnoreCase));
+        peer.Send(WsPeer.Ask("/safe/ws")
+            .Replace("Upgrade: websocket", $"{key}Upgrade: websocket", StringComparison.OrdinalIgnoreCase));
         Assert.Empty(peer.Receive());
         later.SetResult();
         Assert.StartsWith($"HTTP/1.1 {status} ", peer.ReceiveText(), StringComparison.Ordinal);
@@ -181,11 +194,13 @@ public sealed class FilterTests
             });
             safe.Files("/files", folder.FullName);
             TestPeer peer = web.Connect();
-            foreach ((string path, int status) in ((string, int)[])[("/eve/files/a.txt", 403), ("/bob/files/a.txt", 200), ("/bob/files/b.txt", 404), ("/eve/files", 403), ("/bob/files", 301)])
+            foreach ((string path, int status) in ((string, int)[])[("/eve/files/a.txt", 403),
+                ("/bob/files/a.txt", 200), ("/bob/files/b.txt", 404), ("/eve/files", 403), ("/bob/files", 301)])
             {
                 peer.Send(Web.Get(path));
                 List<Answer> answers = [];
-                Assert.True(SpinWait.SpinUntil(() => { answers.AddRange(Web.Read(peer)); return answers.Count == 1; }, EngineSite.Patience));
+                Assert.True(SpinWait.SpinUntil(() => { answers.AddRange(Web.Read(peer)); return answers.Count == 1; },
+                    EngineSite.Patience));
                 Assert.Equal((path, status), (path, answers[0].Status));
             }
         }
@@ -199,7 +214,8 @@ public sealed class FilterTests
     public void A_folder_that_is_missing_throws_where_it_is_added_and_says_where_it_was_looked_for()
     {
         using Web web = new();
-        string message = Assert.Throws<DirectoryNotFoundException>(() => web.Server.Files("/", "no-such-folder")).Message;
+        string message =
+            Assert.Throws<DirectoryNotFoundException>(() => web.Server.Files("/", "no-such-folder")).Message;
         Assert.Contains(Path.GetFullPath("no-such-folder"), message, StringComparison.Ordinal);
         Assert.Contains(Environment.CurrentDirectory, message, StringComparison.Ordinal);
         web.Server.Files("/", "no-such-folder", new HttpFileOptions { MayBeMissing = true });
@@ -211,21 +227,33 @@ public sealed class FilterTests
     [InlineData("/async", false)]
     [InlineData("/async", true)]
     [InlineData("/form", false)]
-    public void Fields_added_by_a_filter_are_in_the_answer_for_a_failure_and_those_of_the_handler_are_not(string path, bool hasHook)
+    public void Fields_added_by_a_filter_are_in_the_answer_for_a_failure_and_those_of_the_handler_are_not(string path,
+        bool hasHook)
     {
         TaskCompletionSource later = new();
         using Web web = Failing(later);
         web.Server.Use(static (request, response) => Report(request, response, "filter"));
-        web.Server.Use(static async (request, response) => { await Task.CompletedTask; response.Add("X-Long", new string('x', 1000)); response.Add("Content-Type", "text/x-own"); });
-        web.Server.Post("/form", static (request, response) => { Report(request, response, "handler"); response.Text($"{request.Json<int>()}"); });
+        web.Server.Use(static async (request, response) =>
+        {
+            await Task.CompletedTask;
+            response.Add("X-Long", new string('x', 1000));
+            response.Add("Content-Type", "text/x-own");
+        });
+        web.Server.Post("/form", static (request, response) =>
+        {
+            Report(request, response, "handler");
+            response.Text($"{request.Json<int>()}");
+        });
         if (hasHook) web.Server.OnError(static (_, response, _) => response.Fail(404));
         TestPeer peer = web.Connect();
         peer.Send(path == "/form" ? Web.Post(path, "{", "Content-Type: application/json\r\n") : Web.Get(path));
         later.SetResult();
         string answer = peer.ReceiveText();
-        Assert.StartsWith($"HTTP/1.1 {(path == "/form" ? 400 : hasHook ? 404 : 500)} ", answer, StringComparison.Ordinal);
+        Assert.StartsWith($"HTTP/1.1 {(path == "/form" ? 400 : hasHook ? 404 : 500)} ", answer,
+            StringComparison.Ordinal);
         Assert.Equal(["filter"], Ran(answer));
-        Assert.Contains($"X-Long: {new string('x', 1000)}\r\nContent-Type: text/x-own\r\n", answer, StringComparison.Ordinal);
+        Assert.Contains($"X-Long: {new string('x', 1000)}\r\nContent-Type: text/x-own\r\n", answer,
+            StringComparison.Ordinal);
         Assert.Equal(2, answer.Split("Content-Type: ").Length);
     }
 
@@ -235,9 +263,15 @@ public sealed class FilterTests
     {
         Web web = new();
         web.Network.RethrowsExceptions = false;
-        web.Server.Get("/sync", static (_, response) => { response.Status = 201; Report(default, response, "handler"); throw new KeyNotFoundException("mine"); });
+        web.Server.Get("/sync", static (_, response) =>
+        {
+            response.Status = 201;
+            Report(default, response, "handler");
+            throw new KeyNotFoundException("mine");
+        });
         web.Server.Get("/async", async (_, response) => { await later.Task; throw new KeyNotFoundException("mine"); });
-        web.Server.Post("/body", static async (request, _) => { await Task.CompletedTask; throw new KeyNotFoundException("mine"); });
+        web.Server.Post("/body",
+            static async (request, _) => { await Task.CompletedTask; throw new KeyNotFoundException("mine"); });
         web.Server.Get("/good", static (_, response) => response.Text("good"));
         return web;
     }
@@ -300,7 +334,8 @@ public sealed class FilterTests
         Answer answer = Web.One(peer);
         Assert.Equal((500, "close"), (answer.Status, answer["Connection"]));
         Assert.Contains(web.Notices, n => n.Message.StartsWith($"The handler of GET {path}", StringComparison.Ordinal));
-        Assert.Equal(throws, web.Notices.Exists(static n => n.Message.StartsWith("The error hook", StringComparison.Ordinal)));
+        Assert.Equal(throws,
+            web.Notices.Exists(static n => n.Message.StartsWith("The error hook", StringComparison.Ordinal)));
         Assert.Equal(1L, web.Counters.HandlerErrors);
     }
 
@@ -337,7 +372,8 @@ public sealed class FilterTests
         using Web web = Failing(new TaskCompletionSource());
         int told = 0;
         web.Server.OnError((_, response, _) => { told++; response.Empty(204); });
-        web.Server.Post("/form", static async (request, response) => response.Text($"{(await request.ReadFormAsync())["a"]}"));
+        web.Server.Post("/form",
+            static async (request, response) => response.Text($"{(await request.ReadFormAsync())["a"]}"));
         TestPeer peer = web.Connect();
         peer.Send(Web.Post("/form", "{}", "Content-Type: application/json\r\n"));
         Assert.Equal(415, Web.One(peer).Status);
@@ -364,7 +400,8 @@ public sealed class FilterTests
     [InlineData(EngineKind.Uring, Scheduling.Inline)]
     [InlineData(EngineKind.Uring, Scheduling.ThreadPool)]
     [InlineData(EngineKind.Portable, Scheduling.Inline)]
-    public async Task Filters_and_error_hooks_that_wait_answer_each_request_with_its_own(EngineKind kind, Scheduling scheduling)
+    public async Task Filters_and_error_hooks_that_wait_answer_each_request_with_its_own(EngineKind kind,
+        Scheduling scheduling)
     {
         await using EngineSite site = new(kind, isTls: false, scheduling);
         site.Server.Use(static async (request, response) =>
@@ -380,9 +417,19 @@ public sealed class FilterTests
             response.Text(exception.Message);
         });
         site.Server.Get("/sync/{x}", static (request, response) => response.Text(request.Route["x"]));
-        site.Server.Get("/async/{x}", static async (request, response) => { string x = request.Route["x"]; await Task.Yield(); response.Text(x); });
-        site.Server.Get("/bad/{x}", static (request, response) => throw new InvalidOperationException(request.Route["x"]));
-        site.Server.Post("/worse/{x}", static async (request, response) => { await Task.Yield(); throw new InvalidOperationException(request.Route["x"]); });
+        site.Server.Get("/async/{x}", static async (request, response) =>
+        {
+            string x = request.Route["x"];
+            await Task.Yield();
+            response.Text(x);
+        });
+        site.Server.Get("/bad/{x}",
+            static (request, response) => throw new InvalidOperationException(request.Route["x"]));
+        site.Server.Post("/worse/{x}", static async (request, response) =>
+        {
+            await Task.Yield();
+            throw new InvalidOperationException(request.Route["x"]);
+        });
         site.Server.Post("/body", static (request, response) => response.Bytes(request.BodyBytes));
         await site.StartAsync();
         string[] paths = ["sync", "async", "bad", "worse", "body"];
@@ -392,11 +439,16 @@ public sealed class FilterTests
             {
                 string x = $"{client}-{i}", path = paths[i % paths.Length];
                 bool hasKey = i % 7 != 0, isPost = path is "worse" or "body";
-                using HttpRequestMessage request = new(isPost ? HttpMethod.Post : HttpMethod.Get, path == "body" ? "/body" : $"/{path}/{x}") { Content = isPost ? new StringContent(x) : null };
+                using HttpRequestMessage request = new(isPost ? HttpMethod.Post : HttpMethod.Get,
+                    path == "body" ? "/body" : $"/{path}/{x}")
+                {
+                    Content = isPost ? new StringContent(x) : null
+                };
                 if (hasKey) request.Headers.Add("X-Key", x);
                 using HttpResponseMessage answer = await site.Client.SendAsync(request, cancellation);
                 string text = await answer.Content.ReadAsStringAsync(cancellation);
-                Assert.Equal((path, !hasKey ? 401 : path is "bad" or "worse" ? 404 : 200, true), (path, (int)answer.StatusCode, !hasKey || text == x));
+                Assert.Equal((path, !hasKey ? 401 : path is "bad" or "worse" ? 404 : 200, true),
+                    (path, (int)answer.StatusCode, !hasKey || text == x));
             }
         });
     }

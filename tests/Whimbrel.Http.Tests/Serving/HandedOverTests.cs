@@ -21,7 +21,8 @@ public sealed class HandedOverTests
         HttpServer web = new("http://127.0.0.1:0"); // never started
         web.Get("/hello/{name}", static (request, response) => response.Text(request.Route["name"]));
         web.Post("/echo", static (request, response) => response.Bytes(request.BodyBytes));
-        Server server = new(new ServerOptions { Engine = network.Engine, EndPoint = network.NewEndPoint() }, () => new Door(web));
+        Server server = new(new ServerOptions { Engine = network.Engine, EndPoint = network.NewEndPoint() },
+            () => new Door(web));
         TestPeer peer = network.Connect(server);
         peer.Send("GET");
         Assert.Empty(peer.Receive());

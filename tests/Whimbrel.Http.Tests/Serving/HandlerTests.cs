@@ -94,7 +94,8 @@ public sealed partial class HandlerTests
         Assert.StartsWith($"The handler of GET {path} of HttpSession", notice.Message, StringComparison.Ordinal);
         // The session of a route is not written by the user, so the message does not name it.
         Assert.DoesNotContain("Override", notice.Message, StringComparison.Ordinal);
-        Assert.EndsWith("mine. The client gets 500. HttpServer.OnError takes a hook that gets request and exception.", notice.Message, StringComparison.Ordinal);
+        Assert.EndsWith("mine. The client gets 500. HttpServer.OnError takes a hook that gets request and exception.",
+            notice.Message, StringComparison.Ordinal);
         Assert.IsType<InvalidOperationException>(notice.Exception);
     }
 
@@ -135,12 +136,15 @@ public sealed partial class HandlerTests
     {
         using Web web = new();
         web.Network.RethrowsExceptions = false;
-        web.Server.Get("/room/{name}", static (request, _) => throw new InvalidOperationException($"no room {request.Route["name"].ToString()}."));
+        web.Server.Get("/room/{name}",
+            static (request, _) => throw new InvalidOperationException($"no room {request.Route["name"].ToString()}."));
         TestPeer peer = web.Connect();
         peer.Send(Web.Get("/room/x%0aWhimbrel:%20all%20is%20well%1b%5b2J%c2%9b%e2%80%ae"));
         Assert.Equal(500, Web.One(peer).Status);
         DiagnosticEvent notice = Assert.Single(web.Notices, static n => n.Kind == DiagnosticEventKind.UserException);
-        Assert.Contains(@"InvalidOperationException: no room x\nWhimbrel: all is well\u001b[2J\u009b\u202e. The client gets 500. HttpServer.OnError takes a hook that gets request and exception.", notice.Message, StringComparison.Ordinal);
+        Assert.Contains(@"InvalidOperationException: no room x\nWhimbrel: all is well\u001b[2J\u009b\u202e. "
+            + @"The client gets 500. HttpServer.OnError takes a hook that gets request and exception.",
+            notice.Message, StringComparison.Ordinal);
         Assert.DoesNotContain(notice.Message, char.IsControl);
     }
 
@@ -182,7 +186,8 @@ public sealed partial class HandlerTests
         });
         TestPeer peer = web.Connect();
         peer.Send(Web.Get("/"));
-        Assert.EndsWith("Transfer-Encoding: chunked\r\n\r\n0004\r\none,\r\n", peer.ReceiveText(), StringComparison.Ordinal);
+        Assert.EndsWith("Transfer-Encoding: chunked\r\n\r\n0004\r\none,\r\n", peer.ReceiveText(),
+            StringComparison.Ordinal);
         first.SetResult();
         Assert.Equal("0009\r\ntwo,three\r\n", peer.ReceiveText());
         second.SetResult();
@@ -204,7 +209,8 @@ public sealed partial class HandlerTests
         for (int i = 0; i < 2; i++)
         {
             peer.Send(Web.Get("/"));
-            Assert.EndsWith($"\r\n\r\n0001\r\nx\r\n0\r\nX-0: {value}\r\nX-1: {value}\r\nX-2: {value}\r\n\r\n", peer.ReceiveText(), StringComparison.Ordinal);
+            Assert.EndsWith($"\r\n\r\n0001\r\nx\r\n0\r\nX-0: {value}\r\nX-1: {value}\r\nX-2: {value}\r\n\r\n",
+                peer.ReceiveText(), StringComparison.Ordinal);
         }
 
         Assert.True(peer.IsConnected);
@@ -223,10 +229,12 @@ public sealed partial class HandlerTests
         using Web web = new();
         web.Server.Get("/pieces", async (_, response, stop) =>
         {
-            for (int at = 0; at < length; at += 5000) await response.WriteAsync(bytes.AsMemory(at, Math.Min(5000, length - at)), stop);
+            for (int at = 0; at < length; at += 5000)
+                await response.WriteAsync(bytes.AsMemory(at, Math.Min(5000, length - at)), stop);
             if (length == 0) await response.FlushAsync(stop);
         });
-        web.Server.Get("/length", async (_, response, stop) => { response.BodyLength = length; await response.WriteAsync(bytes, stop); });
+        web.Server.Get("/length",
+            async (_, response, stop) => { response.BodyLength = length; await response.WriteAsync(bytes, stop); });
         web.Server.Get("/whole", (_, response) => response.Bytes(bytes));
         web.Server.Get("/awaited", (_, response, stop) => { response.Bytes(bytes); return default; });
         TestPeer peer = web.Connect();
@@ -253,7 +261,8 @@ public sealed partial class HandlerTests
     {
         // Sizes around the 16 KiB buffer and the 128 KiB maximum of one send; small ones in between fill the buffer to
         // its last bytes.
-        int[] sizes = [1, 16_384, 16_383, 131_072, 131_073, 5000, 16_376, 400_000, 0, 16_361, 20_000, 16_362, 20_000, 16_363, 20_000, 16_370, 1, 20_000, 16_383, 2];
+        int[] sizes = [1, 16_384, 16_383, 131_072, 131_073, 5000, 16_376, 400_000, 0, 16_361, 20_000, 16_362, 20_000,
+            16_363, 20_000, 16_370, 1, 20_000, 16_383, 2];
         byte[] body = new byte[sizes.Sum()];
         for (int i = 0; i < body.Length; i++) body[i] = (byte)('!' + i * 31 % 90);
         using Web web = new();
@@ -303,7 +312,8 @@ public sealed partial class HandlerTests
                 while (true) await response.WriteAsync(new byte[80 * 1024 * 1024], patience.Token);
             });
             gaveUp = true;
-            await Assert.ThrowsAsync<InvalidOperationException>(async () => await response.WriteAsync("more"u8.ToArray(), CancellationToken.None));
+            await Assert.ThrowsAsync<InvalidOperationException>(
+                async () => await response.WriteAsync("more"u8.ToArray(), CancellationToken.None));
         });
         TestPeer peer = web.Connect();
         peer.IsReading = false;
@@ -396,11 +406,16 @@ public sealed partial class HandlerTests
         web.Server.Get("/longer", async (_, response, stop) =>
         {
             response.BodyLength = 3;
-            Exception e = await Assert.ThrowsAsync<InvalidOperationException>(async () => await response.WriteAsync("four"u8.ToArray(), stop));
+            Exception e = await Assert.ThrowsAsync<InvalidOperationException>(
+                async () => await response.WriteAsync("four"u8.ToArray(), stop));
             told.Add(e);
             throw e;
         });
-        web.Server.Get("/shorter", static async (_, response, stop) => { response.BodyLength = 3; await response.WriteAsync("ab"u8.ToArray(), stop); });
+        web.Server.Get("/shorter", static async (_, response, stop) =>
+        {
+            response.BodyLength = 3;
+            await response.WriteAsync("ab"u8.ToArray(), stop);
+        });
         foreach (string path in (string[])["/longer", "/shorter"])
         {
             TestPeer peer = web.Connect();
@@ -448,12 +463,14 @@ public sealed partial class HandlerTests
     public void JSON_is_written_by_the_type_info_of_the_compiler()
     {
         using Web web = new();
-        web.Server.Get("/{x}", static (request, response) => response.Json(new Point(int.Parse(request.Route["x"], System.Globalization.CultureInfo.InvariantCulture), "ä"), PointContext.Default.Point));
+        web.Server.Get("/{x}", static (request, response) => response.Json(new Point(int.Parse(request.Route["x"],
+            System.Globalization.CultureInfo.InvariantCulture), "ä"), PointContext.Default.Point));
         TestPeer peer = web.Connect();
         peer.Send(Web.Get("/7") + Web.Get("/8"));
         List<Answer> answers = Web.Read(peer);
         Assert.Equal("application/json", answers[0]["Content-Type"]);
-        Assert.Equal([7, 8], answers.Select(a => System.Text.Json.JsonSerializer.Deserialize(a.Body, PointContext.Default.Point)!.X));
+        Assert.Equal([7, 8],
+            answers.Select(a => System.Text.Json.JsonSerializer.Deserialize(a.Body, PointContext.Default.Point)!.X));
     }
 
     [Fact]
@@ -498,13 +515,17 @@ public sealed partial class HandlerTests
             await request.Body.CopyToAsync(all, 700, stop);
             response.Bytes(all.ToArray());
         });
-        web.Server.Post("/memory", static async (request, response, stop) => response.Bytes((await request.ReadBodyAsync(stop)).Span));
+        web.Server.Post("/memory",
+            static async (request, response, stop) => response.Bytes((await request.ReadBodyAsync(stop)).Span));
         web.Server.Post("/ignored", static (_, response, stop) => { response.Text("ignored"); return default; });
         TestPeer peer = web.Connect();
         peer.SplitEveryByte = isSplit;
-        string chunked = $"HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n64\r\n{body[..100]}\r\nf3c\r\n{body[100..]}\r\n0\r\n\r\n";
-        peer.Send(Web.Post("/", body) + $"POST / {chunked}" + Web.Post("/ignored", body) + $"POST /ignored {chunked}" + Web.Post("/memory", body) + $"POST /memory {chunked}" + Web.Post("/", ""));
-        Assert.Equal([$"200 {body}", $"200 {body}", "200 ignored", "200 ignored", $"200 {body}", $"200 {body}", "200 "], Web.Answers(peer));
+        string chunked = $"HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: "
+            + $"chunked\r\n\r\n64\r\n{body[..100]}\r\nf3c\r\n{body[100..]}\r\n0\r\n\r\n";
+        peer.Send(Web.Post("/", body) + $"POST / {chunked}" + Web.Post("/ignored", body) + $"POST /ignored {chunked}"
+            + Web.Post("/memory", body) + $"POST /memory {chunked}" + Web.Post("/", ""));
+        Assert.Equal([$"200 {body}", $"200 {body}", "200 ignored", "200 ignored", $"200 {body}", $"200 {body}", "200 "],
+            Web.Answers(peer));
     }
 
     [Fact]
@@ -549,7 +570,8 @@ public sealed partial class HandlerTests
                 throw;
             }
         });
-        (string Framing, int Status)[] cases = [("Transfer-Encoding: chunked\r\n\r\n3\r\nabcX", 400), ("Transfer-Encoding: chunked\r\n\r\n65\r\n", 413), ("Transfer-Encoding: chunked\r\n\r\n1\nx", 400)];
+        (string Framing, int Status)[] cases = [("Transfer-Encoding: chunked\r\n\r\n3\r\nabcX", 400),
+            ("Transfer-Encoding: chunked\r\n\r\n65\r\n", 413), ("Transfer-Encoding: chunked\r\n\r\n1\nx", 400)];
         foreach ((string rest, int status) in cases)
         {
             TestPeer peer = web.Connect();
@@ -572,7 +594,11 @@ public sealed partial class HandlerTests
     {
         using Web web = new();
         TaskCompletionSource go = new();
-        web.Server.Post("/", async (request, response, stop) => { await go.Task; response.Bytes((await request.ReadBodyAsync(stop)).Span); });
+        web.Server.Post("/", async (request, response, stop) =>
+        {
+            await go.Task;
+            response.Bytes((await request.ReadBodyAsync(stop)).Span);
+        });
         TestPeer peer = web.Connect();
         peer.Send("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n");
         Assert.Equal("", peer.ReceiveText());
@@ -700,7 +726,8 @@ public sealed partial class HandlerTests
         web.Server.Post("/", async (request, response, stop) =>
         {
             byte[] bytes = new byte[10];
-            await Assert.ThrowsAnyAsync<OperationCanceledException>(async () => await request.Body.ReadAtLeastAsync(bytes, 1, true, patience.Token));
+            await Assert.ThrowsAnyAsync<OperationCanceledException>(
+                async () => await request.Body.ReadAtLeastAsync(bytes, 1, true, patience.Token));
             response.Text($"{await request.Body.ReadAtLeastAsync(bytes, 1, true, stop)}");
         });
         TestPeer peer = web.Connect();
@@ -806,7 +833,8 @@ public sealed partial class HandlerTests
         Assert.Equal(426, Web.One(peer).Status);
         peer.Send(Web.Get("/ws", "Connection: keep-alive, Upgrade\r\nUpgrade: other, ECHO\r\n") + "behind");
         string text = peer.ReceiveText();
-        Assert.StartsWith("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n", text, StringComparison.Ordinal);
+        Assert.StartsWith("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n", text,
+            StringComparison.Ordinal);
         Assert.EndsWith("\r\n\r\nbehind", text, StringComparison.Ordinal);
         peer.Send("more");
         Assert.Equal("more", peer.ReceiveText());

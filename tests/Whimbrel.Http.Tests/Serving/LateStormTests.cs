@@ -13,12 +13,15 @@ public sealed class LateStormTests
     private const int Connections = 16;
     private const int Kept = 64; // for handlers of other requests
 
-    private static readonly int _requests = Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1" ? 1_000_000 / EngineTests.PlainKinds().Count : 12_000;
+    private static readonly int _requests = Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1"
+        ? 1_000_000 / EngineTests.PlainKinds().Count
+        : 12_000;
 
     [Theory, MemberData(nameof(EngineTests.PlainKinds), MemberType = typeof(EngineTests))]
     public async Task A_late_answer_never_becomes_the_answer_to_another_request(EngineKind kind, Scheduling scheduling)
     {
-        await using EngineSite site = new(kind, isTls: false, scheduling, new HttpOptions { RequestLimit = int.MaxValue });
+        await using EngineSite site = new(kind, isTls: false, scheduling,
+            new HttpOptions { RequestLimit = int.MaxValue });
         Storm storm = new();
         site.Server.Get("/sync/{token}", storm.Handle);
         site.Server.Get("/awaited/{token}", async (request, response, _) =>
@@ -34,9 +37,11 @@ public sealed class LateStormTests
             await Task.Yield();
         });
         await site.StartAsync();
-        await Task.WhenAll(Enumerable.Range(0, Connections).Select(connection => Task.Run(() => storm.Ask(site.Server.EndPoint!, connection, _requests / Connections))));
+        await Task.WhenAll(Enumerable.Range(0, Connections).Select(
+            connection => Task.Run(() => storm.Ask(site.Server.EndPoint!, connection, _requests / Connections))));
         Assert.True(SpinWait.SpinUntil(() => storm.IsQuiet, EngineSite.Patience), "late uses are still pending");
-        TestContext.Current.TestOutputHelper!.WriteLine($"{storm.Refused} late uses were refused, {storm.InTime} answers of tasks came in time");
+        TestContext.Current.TestOutputHelper!.WriteLine(
+            $"{storm.Refused} late uses were refused, {storm.InTime} answers of tasks came in time");
         Assert.True(storm.Wrong.IsEmpty, string.Join(Environment.NewLine, storm.Wrong.Take(5)));
         Assert.True(storm.Refused > _requests / 4, $"{storm.Refused} late uses were refused: there was no storm");
     }
@@ -84,7 +89,9 @@ public sealed class LateStormTests
                     break;
                 default:
                     _others.Enqueue((request, response, token));
-                    if (_others.Count > Kept && _others.TryDequeue(out (HttpRequest Request, HttpResponse Response, string Token) other)) Use(other.Request, other.Response, null, other.Token);
+                    if (_others.Count > Kept
+                        && _others.TryDequeue(out (HttpRequest Request, HttpResponse Response, string Token) other))
+                        Use(other.Request, other.Response, null, other.Token);
                     break;
             }
 
@@ -110,7 +117,9 @@ public sealed class LateStormTests
             if (body is not null) Try(() => body.ReadAsync(new byte[64]).AsTask().GetAwaiter().GetResult());
             Try(() => response.Add("X-Late", token));
             Try(() => response.Status = 202);
-            if (token[^1] % 2 == 0) Try(() => response.WriteAsync(Encoding.ASCII.GetBytes($"late {token}")).AsTask().GetAwaiter().GetResult());
+            if (token[^1] % 2 == 0)
+                Try(() => response.WriteAsync(Encoding.ASCII.GetBytes($"late {token}")).AsTask().GetAwaiter()
+                    .GetResult());
             else if (Try(() => response.Text($"late {token}"))) Interlocked.Increment(ref _inTime);
             Interlocked.Decrement(ref _pending);
         }
@@ -196,14 +205,19 @@ public sealed class LateStormTests
                 int head = text.IndexOf("\r\n\r\n", StringComparison.Ordinal);
                 if (head < 0) continue;
                 string body = text[(head + 4)..];
-                bool isWhole = text.StartsWith("HTTP/1.1 204", StringComparison.Ordinal) || (text.Contains("chunked", StringComparison.Ordinal) ? body.EndsWith("0\r\n\r\n", StringComparison.Ordinal) : body.Length >= LengthOf(text));
+                bool isWhole = text.StartsWith("HTTP/1.1 204", StringComparison.Ordinal)
+                    || (text.Contains("chunked", StringComparison.Ordinal)
+                        ? body.EndsWith("0\r\n\r\n", StringComparison.Ordinal) : body.Length >= LengthOf(text));
                 if (!isWhole) continue;
                 foreach (string part in text.Split(["\r\n", " "], StringSplitOptions.None))
                 {
-                    if (part.StartsWith('c') && part.Contains('n', StringComparison.Ordinal) && char.IsAsciiDigit(part[1]) && part != token) Wrong.Enqueue($"{token} was answered with:{Environment.NewLine}{text}");
+                    if (part.StartsWith('c') && part.Contains('n', StringComparison.Ordinal)
+                        && char.IsAsciiDigit(part[1]) && part != token)
+                        Wrong.Enqueue($"{token} was answered with:{Environment.NewLine}{text}");
                 }
 
-                bool isSingle = body.Length == 0 || text.Contains("chunked", StringComparison.Ordinal) || body.Length == LengthOf(text);
+                bool isSingle = body.Length == 0 || text.Contains("chunked", StringComparison.Ordinal)
+                    || body.Length == LengthOf(text);
                 if (!isSingle) Wrong.Enqueue($"{token} has more than one answer:{Environment.NewLine}{text}");
                 return true;
             }
@@ -212,7 +226,9 @@ public sealed class LateStormTests
         private static int LengthOf(string text)
         {
             int at = text.IndexOf("Content-Length: ", StringComparison.Ordinal);
-            return at < 0 ? 0 : int.Parse(text.AsSpan(at + 16, text.IndexOf('\r', at) - at - 16), CultureInfo.InvariantCulture);
+            return at < 0
+                ? 0
+                : int.Parse(text.AsSpan(at + 16, text.IndexOf('\r', at) - at - 16), CultureInfo.InvariantCulture);
         }
     }
 }

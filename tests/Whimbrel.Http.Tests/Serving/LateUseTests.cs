@@ -69,7 +69,8 @@ public sealed class LateUseTests
         ["EndAsync"] = static r => Wait(r.EndAsync().AsTask()),
     };
 
-    private static JsonTypeInfo<int> Number => JsonMetadataServices.CreateValueInfo<int>(new JsonSerializerOptions(), JsonMetadataServices.Int32Converter);
+    private static JsonTypeInfo<int> Number =>
+        JsonMetadataServices.CreateValueInfo<int>(new JsonSerializerOptions(), JsonMetadataServices.Int32Converter);
 
     private sealed class Echo : Session
     {
@@ -81,17 +82,26 @@ public sealed class LateUseTests
     private static void ExpectEnded(string member, Action use)
     {
         Exception? thrown = Record.Exception(use);
-        Assert.True(thrown is InvalidOperationException && thrown.Message.Contains("has ended", StringComparison.Ordinal), $"{member}: {thrown?.ToString() ?? "nothing was thrown"}");
+        Assert.True(thrown is InvalidOperationException && thrown.Message.Contains("has ended",
+            StringComparison.Ordinal), $"{member}: {thrown?.ToString() ?? "nothing was thrown"}");
     }
 
-    public static TheoryData<bool, Scheduling> Ways => new() { { false, Scheduling.Inline }, { true, Scheduling.Inline }, { false, Scheduling.ThreadPool }, { true, Scheduling.ThreadPool } };
+    public static TheoryData<bool, Scheduling> Ways => new()
+    {
+        { false, Scheduling.Inline },
+        { true, Scheduling.Inline },
+        { false, Scheduling.ThreadPool },
+        { true, Scheduling.ThreadPool }
+    };
 
     [Theory, MemberData(nameof(Ways))]
-    public void Each_member_throws_after_the_exchange_has_ended_and_the_next_request_gets_nothing_of_it(bool isAwaited, Scheduling scheduling)
+    public void Each_member_throws_after_the_exchange_has_ended_and_the_next_request_gets_nothing_of_it(bool isAwaited,
+        Scheduling scheduling)
     {
         using Web web = new(scheduling: scheduling);
         List<(HttpRequest Request, HttpResponse Response)> kept = [];
-        List<(RouteValues Route, HttpPairs Query, HttpCookies Cookies, Stream RequestBody, Stream ResponseBody)> parts = [];
+        List<(RouteValues Route, HttpPairs Query, HttpCookies Cookies, Stream RequestBody, Stream ResponseBody)> parts =
+            [];
         TaskCompletionSource later = new();
         void Keep(HttpRequest request, HttpResponse response)
         {
@@ -134,9 +144,12 @@ public sealed class LateUseTests
         void UseAll()
         {
             (HttpRequest request, HttpResponse response) = kept[0];
-            foreach ((string member, Action<HttpRequest> use) in _requestMembers) ExpectEnded($"request.{member}", () => use(request));
-            foreach ((string member, Action<HttpResponse> use) in _responseMembers) ExpectEnded($"response.{member}", () => use(response));
-            (RouteValues route, HttpPairs query, HttpCookies cookies, Stream requestBody, Stream responseBody) = parts[0];
+            foreach ((string member, Action<HttpRequest> use) in _requestMembers)
+                ExpectEnded($"request.{member}", () => use(request));
+            foreach ((string member, Action<HttpResponse> use) in _responseMembers)
+                ExpectEnded($"response.{member}", () => use(response));
+            (RouteValues route, HttpPairs query, HttpCookies cookies, Stream requestBody, Stream responseBody) =
+                parts[0];
             ExpectEnded("Route[]", () => _ = route["name"]);
             ExpectEnded("Route.GetBytes", () => route.GetBytes("name"));
             ExpectEnded("Query[]", () => _ = query["q"]);
@@ -158,14 +171,20 @@ public sealed class LateUseTests
     {
         Assert.Equal(NamesOf(typeof(HttpRequest)), _requestMembers.Keys.Order());
         Assert.Equal(NamesOf(typeof(HttpResponse)), _responseMembers.Keys.Order());
-        static IEnumerable<string> NamesOf(Type type) => type.GetMembers(Public).Where(static m => m is not ConstructorInfo and not MethodInfo { IsSpecialName: true }).Select(static m => m.Name).Distinct().Order();
+        static IEnumerable<string> NamesOf(Type type) => type.GetMembers(Public)
+            .Where(static m => m is not ConstructorInfo and not MethodInfo { IsSpecialName: true })
+            .Select(static m => m.Name).Distinct().Order();
     }
 
     [Fact]
     public void An_object_that_never_was_a_request_throws_a_clear_message()
     {
-        Assert.Contains("default(HttpRequest)", Assert.Throws<InvalidOperationException>(static () => _ = default(HttpRequest).Verb).Message, StringComparison.Ordinal);
-        Assert.Contains("default(HttpResponse)", Assert.Throws<InvalidOperationException>(static () => default(HttpResponse).Text("x")).Message, StringComparison.Ordinal);
+        Assert.Contains("default(HttpRequest)",
+            Assert.Throws<InvalidOperationException>(static () => _ = default(HttpRequest).Verb).Message,
+            StringComparison.Ordinal);
+        Assert.Contains("default(HttpResponse)",
+            Assert.Throws<InvalidOperationException>(static () => default(HttpResponse).Text("x")).Message,
+            StringComparison.Ordinal);
     }
 
     [Fact]
@@ -205,7 +224,8 @@ public sealed class LateUseTests
         using TestPeer peer = TestPeer.Connect(static () => new Own());
         Own session = (Own)peer.Session;
         peer.Send(Web.Get("/"));
-        Assert.Contains("HttpResponse response = Response", Assert.Throws<InvalidOperationException>(session.UseLater).Message, StringComparison.Ordinal);
+        Assert.Contains("HttpResponse response = Response",
+            Assert.Throws<InvalidOperationException>(session.UseLater).Message, StringComparison.Ordinal);
         Assert.Throws<InvalidOperationException>(session.RespondLater);
         HttpResponse first = session.Kept;
         first.Text("kept");
@@ -230,7 +250,8 @@ public sealed class LateUseTests
         });
         TestPeer peer = web.Connect();
         peer.Send(Web.Get("/"));
-        Assert.Contains("Await each write", Assert.IsType<InvalidOperationException>(thrown).Message, StringComparison.Ordinal);
+        Assert.Contains("Await each write", Assert.IsType<InvalidOperationException>(thrown).Message,
+            StringComparison.Ordinal);
         Assert.Equal(4_000_000, Web.One(peer).Body.Length);
     }
 }

@@ -51,7 +51,8 @@ public sealed class LimitTests
 
         Assert.Equal(isNamed ? 1 : 0, web.Notices.Count);
         if (!isNamed) return;
-        Assert.Equal((DiagnosticEventKind.Protocol, "protocol-mismatch.md"), (web.Notices[0].Kind, web.Notices[0].Page));
+        Assert.Equal((DiagnosticEventKind.Protocol, "protocol-mismatch.md"),
+            (web.Notices[0].Kind, web.Notices[0].Page));
         Assert.Contains("ProxySession (package Whimbrel.Relays)", web.Notices[0].Message, StringComparison.Ordinal);
         Assert.Contains("docs/guide/proxy-protocol.md", web.Notices[0].Message, StringComparison.Ordinal);
     }
@@ -78,8 +79,10 @@ public sealed class LimitTests
         {
             Assert.Equal((200, true), Ask(web, Web.Post(path, new string('x', limit))));
             Assert.Equal((413, false), Ask(web, Web.Post(path, new string('x', limit + 1))));
-            Assert.Equal((200, true), Ask(web, $"POST {path} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{limit:x}\r\n{new string('x', limit)}\r\n0\r\n\r\n"));
-            Assert.Equal((413, false), Ask(web, $"POST {path} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{limit:x}\r\n{new string('x', limit)}\r\n1\r\nx\r\n0\r\n\r\n"));
+            Assert.Equal((200, true), Ask(web, $"POST {path} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: "
+                + $"chunked\r\n\r\n{limit:x}\r\n{new string('x', limit)}\r\n0\r\n\r\n"));
+            Assert.Equal((413, false), Ask(web, $"POST {path} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: "
+                + $"chunked\r\n\r\n{limit:x}\r\n{new string('x', limit)}\r\n1\r\nx\r\n0\r\n\r\n"));
         }
 
         Assert.Equal(4, web.Counters.TooLarge);
@@ -104,7 +107,8 @@ public sealed class LimitTests
             response.Text("streamed");
         });
         string large = new('x', path == "/stream" ? 31 : 21);
-        foreach (string body in (string[])[$"Content-Length: {large.Length}\r\n\r\n{large}", $"Transfer-Encoding: chunked\r\n\r\n{large.Length:x}\r\n{large}\r\n0\r\n\r\n"])
+        foreach (string body in (string[])[$"Content-Length: {large.Length}\r\n\r\n{large}",
+            $"Transfer-Encoding: chunked\r\n\r\n{large.Length:x}\r\n{large}\r\n0\r\n\r\n"])
         {
             TestPeer peer = web.Connect();
             peer.Send($"POST {path} HTTP/1.1\r\n{Web.Host}{body}");
@@ -117,7 +121,8 @@ public sealed class LimitTests
     [Fact]
     public void A_head_has_its_time_from_its_first_byte_on_however_it_trickles()
     {
-        using Web web = Serve(new HttpOptions { HeadTimeout = TimeSpan.FromSeconds(10), KeepAliveTimeout = TimeSpan.FromSeconds(60) });
+        using Web web = Serve(
+            new HttpOptions { HeadTimeout = TimeSpan.FromSeconds(10), KeepAliveTimeout = TimeSpan.FromSeconds(60) });
         TestPeer peer = web.Connect();
         web.Network.Advance(TimeSpan.FromSeconds(30));
         foreach (char c in "GET / HTT")
@@ -173,7 +178,12 @@ public sealed class LimitTests
     [InlineData("/stream")]
     public void A_body_that_is_too_slow_is_refused(string path)
     {
-        using Web web = Serve(new HttpOptions { MinBytesPerSecond = 100, RateGrace = TimeSpan.FromSeconds(5), BodyTimeout = TimeSpan.FromSeconds(60) });
+        using Web web = Serve(new HttpOptions
+        {
+            MinBytesPerSecond = 100,
+            RateGrace = TimeSpan.FromSeconds(5),
+            BodyTimeout = TimeSpan.FromSeconds(60)
+        });
         TestPeer good = web.Connect(), slow = web.Connect();
         string head = $"POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 2000\r\n\r\n";
         good.Send(head);
@@ -318,7 +328,8 @@ public sealed class LimitTests
         using Web web = Serve(new HttpOptions { SkipLimitBytes = 1000 });
         Assert.Equal((405, isKept), Ask(web, Web.Post("/none", new string('x', length))));
         TestPeer chunked = web.Connect();
-        chunked.Send($"POST /none HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{length:x}\r\n{new string('x', length)}\r\n0\r\n\r\n");
+        chunked.Send($"POST /none HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: "
+            + $"chunked\r\n\r\n{length:x}\r\n{new string('x', length)}\r\n0\r\n\r\n");
         Assert.Equal(405, Web.One(chunked).Status);
         Assert.Equal(isKept, chunked.IsConnected);
         Assert.Equal(isKept ? 0 : 1, web.Counters.SkipLimits);
@@ -329,7 +340,8 @@ public sealed class LimitTests
     {
         using Web web = new(new HttpOptions { SendTimeout = TimeSpan.FromSeconds(30), MinBytesPerSecond = 0 });
         CancellationToken seen = default;
-        web.Server.Get("/", async (_, response, stop) => { seen = stop; await response.WriteAsync(new byte[3_000_000], stop); });
+        web.Server.Get("/",
+            async (_, response, stop) => { seen = stop; await response.WriteAsync(new byte[3_000_000], stop); });
         TestPeer peer = web.Connect();
         peer.IsReading = false;
         peer.Send(Web.Get("/"));
@@ -349,7 +361,8 @@ public sealed class LimitTests
         string? seen = null;
         web.Server.Get("/late", async (request, response, _) =>
         {
-            await Assert.ThrowsAnyAsync<Exception>(async () => await response.WriteAsync(new byte[3_000_000], CancellationToken.None));
+            await Assert.ThrowsAnyAsync<Exception>(async () => await response.WriteAsync(new byte[3_000_000],
+                CancellationToken.None));
             await goesOn.Task;
             seen = Encoding.ASCII.GetString(request.Target);
         });
@@ -374,7 +387,12 @@ public sealed class LimitTests
     [Fact]
     public void A_peer_that_takes_its_answer_below_the_least_rate_is_reset_and_one_at_the_rate_is_not()
     {
-        using Web web = new(new HttpOptions { MinBytesPerSecond = 1000, RateGrace = TimeSpan.FromSeconds(5), SendTimeout = TimeSpan.FromSeconds(30) });
+        using Web web = new(new HttpOptions
+        {
+            MinBytesPerSecond = 1000,
+            RateGrace = TimeSpan.FromSeconds(5),
+            SendTimeout = TimeSpan.FromSeconds(30)
+        });
         web.Server.Get("/", static (_, response) => response.Bytes(new byte[1_000_000]));
         TestPeer good = web.Connect(), slow = web.Connect();
         good.IsReading = slow.IsReading = false;
@@ -399,7 +417,16 @@ public sealed class LimitTests
     [Fact]
     public void Options_are_checked_all_at_once()
     {
-        ArgumentException e = Assert.Throws<ArgumentException>(static () => new HttpServer("http://127.0.0.1:0", new HttpOptions { HeadLimitBytes = 1, FieldLimit = 0, HeadTimeout = TimeSpan.Zero, SendTimeout = TimeSpan.FromDays(8), Hosts = ["a:80"] }));
-        foreach (string name in (string[])["HeadLimitBytes", "FieldLimit", "HeadTimeout", "SendTimeout", "\"a:80\""]) Assert.Contains(name, e.Message, StringComparison.Ordinal);
+        ArgumentException e =
+            Assert.Throws<ArgumentException>(static () => new HttpServer("http://127.0.0.1:0", new HttpOptions
+            {
+                HeadLimitBytes = 1,
+                FieldLimit = 0,
+                HeadTimeout = TimeSpan.Zero,
+                SendTimeout = TimeSpan.FromDays(8),
+                Hosts = ["a:80"]
+            }));
+        foreach (string name in (string[])["HeadLimitBytes", "FieldLimit", "HeadTimeout", "SendTimeout", "\"a:80\""])
+            Assert.Contains(name, e.Message, StringComparison.Ordinal);
     }
 }

@@ -27,7 +27,9 @@ public sealed class RequestTests
         Assert.Equal((200, "Hello world"), (answer.Status, answer.Body));
         Assert.Equal("text/plain; charset=utf-8", answer["Content-Type"]);
         Assert.Equal("11", answer["Content-Length"]);
-        Assert.InRange(DateTime.ParseExact(answer["Date"], "R", CultureInfo.InvariantCulture, DateTimeStyles.AssumeUniversal | DateTimeStyles.AdjustToUniversal), DateTime.UtcNow.AddSeconds(-60), DateTime.UtcNow.AddSeconds(2));
+        Assert.InRange(DateTime.ParseExact(answer["Date"], "R", CultureInfo.InvariantCulture,
+            DateTimeStyles.AssumeUniversal | DateTimeStyles.AdjustToUniversal),
+            DateTime.UtcNow.AddSeconds(-60), DateTime.UtcNow.AddSeconds(2));
         Assert.Equal("", answer["Connection"]);
         Assert.True(peer.IsConnected);
         peer.Send(Web.Get("/hello/b%20c%2Fd"));
@@ -53,8 +55,10 @@ public sealed class RequestTests
         using Web web = Echoing();
         TestPeer peer = web.Connect();
         peer.SplitEveryByte = isSplit;
-        peer.Send(string.Concat(Enumerable.Range(0, 20).Select(i => i % 3 == 0 ? Web.Post("/echo", $"body {i}") : Web.Get($"/hello/{i}"))));
-        Assert.Equal(Enumerable.Range(0, 20).Select(i => i % 3 == 0 ? $"200 body {i}" : $"200 Hello {i}"), Web.Answers(peer));
+        peer.Send(string.Concat(Enumerable.Range(0, 20)
+            .Select(i => i % 3 == 0 ? Web.Post("/echo", $"body {i}") : Web.Get($"/hello/{i}"))));
+        Assert.Equal(Enumerable.Range(0, 20).Select(i => i % 3 == 0 ? $"200 body {i}" : $"200 Hello {i}"),
+            Web.Answers(peer));
         peer.Send("\r\n" + Web.Get("/hello/last"));
         Assert.Equal(["200 Hello last"], Web.Answers(peer));
     }
@@ -73,7 +77,8 @@ public sealed class RequestTests
         });
         TestPeer peer = web.Connect();
         peer.SplitEveryByte = true;
-        peer.Send("POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\n\r\n" + Web.Get("/hello/x"));
+        peer.Send("POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: "
+            + "chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\n\r\n" + Web.Get("/hello/x"));
         Assert.Equal(["200 abcde", "200 Hello x"], Web.Answers(peer));
         peer.Send("POST /trailer HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX-Sum:  42 \r\n\r\n");
         Assert.Equal(["204 "], Web.Answers(peer));
@@ -85,7 +90,14 @@ public sealed class RequestTests
     [Fact]
     public void Every_message_that_breaks_a_rule_gets_one_answer_with_its_status_and_nothing_after_it_is_served()
     {
-        HttpOptions options = new() { RequestLineLimitBytes = 100, HeadLimitBytes = 400, FieldLimit = 10, BufferedBodyLimitBytes = 1000, BodyLimitBytes = 1000 };
+        HttpOptions options = new()
+        {
+            RequestLineLimitBytes = 100,
+            HeadLimitBytes = 400,
+            FieldLimit = 10,
+            BufferedBodyLimitBytes = 1000,
+            BodyLimitBytes = 1000
+        };
         List<string> wrong = [];
         int count = 0;
         foreach (Vectors.Vector vector in Vectors.All.Where(v => !v.IsResponse && v.Outcome is not ("Ok" or "Wait")))
@@ -94,7 +106,8 @@ public sealed class RequestTests
             using Web web = new(options);
             foreach (HttpVerb verb in Enum.GetValues<HttpVerb>())
             {
-                if (verb is not (HttpVerb.Other or HttpVerb.Options or HttpVerb.Connect or HttpVerb.Trace)) web.Server.Map(verb, "/{*any}", (_, response) => { served++; response.Text("served"); });
+                if (verb is not (HttpVerb.Other or HttpVerb.Options or HttpVerb.Connect or HttpVerb.Trace))
+                    web.Server.Map(verb, "/{*any}", (_, response) => { served++; response.Text("served"); });
             }
 
             TestPeer peer = web.Connect();
@@ -113,8 +126,10 @@ public sealed class RequestTests
             List<Answer> answers = Web.Read(peer.Receive(), true);
             int expected = HttpRules.StatusOf(Enum.Parse<HttpRule>(vector.Outcome));
             count++;
-            if (answers is not [{ } answer] || answer.Status != expected || answer["Connection"] != "close" || !answer.IsWhole || served != 0 || peer.IsConnected || !peer.IsSessionFinished)
-                wrong.Add($"{vector}: {string.Join(", ", answers.Select(a => a.Status))}, expected {expected}, served {served}");
+            if (answers is not [{ } answer] || answer.Status != expected || answer["Connection"] != "close"
+                || !answer.IsWhole || served != 0 || peer.IsConnected || !peer.IsSessionFinished)
+                wrong.Add($"{vector}: {string.Join(", ", answers.Select(a => a.Status))}, expected {expected}, "
+                    + $"served {served}");
         }
 
         Assert.True(wrong.Count == 0, string.Join('\n', wrong));
@@ -128,13 +143,19 @@ public sealed class RequestTests
         foreach (Vectors.Vector vector in Vectors.All.Where(v => !v.IsResponse && v.Outcome == "Ok"))
         {
             string text = Encoding.Latin1.GetString(vector.Bytes);
-            if (text.Contains("HTTP/1.0", StringComparison.Ordinal) || text.Contains("close", StringComparison.Ordinal) || text.Contains("CONNECT", StringComparison.Ordinal) || text.Contains("TRACE", StringComparison.Ordinal) || text.Contains("continue\r\nContent-Length", StringComparison.OrdinalIgnoreCase)) continue;
+            if (text.Contains("HTTP/1.0", StringComparison.Ordinal) || text.Contains("close", StringComparison.Ordinal)
+                || text.Contains("CONNECT", StringComparison.Ordinal)
+                || text.Contains("TRACE", StringComparison.Ordinal)
+                || text.Contains("continue\r\nContent-Length", StringComparison.OrdinalIgnoreCase))
+                continue;
             using Web web = new(options);
             TestPeer peer = web.Connect();
             peer.Send(vector.Bytes);
             peer.Send(Web.Get("/next"));
-            List<Answer> answers = [.. Web.Read(peer.Receive(), false, i => i == 0 && text.StartsWith("HEAD", StringComparison.Ordinal)).Where(a => a.Status != 100)];
-            Assert.True(answers.Count == 2 && answers[1].Status == 404, $"{vector}: {string.Join(", ", answers.Select(a => a.Status))}");
+            List<Answer> answers = [.. Web.Read(peer.Receive(), false,
+                i => i == 0 && text.StartsWith("HEAD", StringComparison.Ordinal)).Where(a => a.Status != 100)];
+            Assert.True(answers.Count == 2 && answers[1].Status == 404,
+                $"{vector}: {string.Join(", ", answers.Select(a => a.Status))}");
         }
     }
 
@@ -155,7 +176,9 @@ public sealed class RequestTests
     [InlineData(400, "GET / HTTP/1.1\r\n\r\n")]
     [InlineData(411, "POST /echo HTTP/1.0\r\nHost: a\r\n\r\nbody")]
     [InlineData(413, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 9999999\r\n\r\n")]
-    [InlineData(414, "GET /01234567890123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890 HTTP/1.1\r\nHost: a\r\n\r\n")]
+    [InlineData(414,
+        "GET /01234567890123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890 "
+        + "HTTP/1.1\r\nHost: a\r\n\r\n")]
     [InlineData(417, "POST /echo HTTP/1.1\r\nHost: a\r\nExpect: 200-ok\r\nContent-Length: 1\r\n\r\nx")]
     [InlineData(421, "GET /hello/x HTTP/1.1\r\nHost: other\r\n\r\n")]
     [InlineData(421, "GET http://other/hello/x HTTP/1.1\r\nHost: other\r\n\r\n")]
@@ -163,9 +186,11 @@ public sealed class RequestTests
     [InlineData(431, "GET / HTTP/1.1\r\nHost: a\r\nA:\r\nB:\r\nC:\r\nD:\r\nE:\r\n\r\n")]
     [InlineData(501, "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n")]
     [InlineData(505, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")]
-    public void A_request_that_cannot_be_served_gets_a_specific_status_and_the_connection_ends(int status, string request)
+    public void A_request_that_cannot_be_served_gets_a_specific_status_and_the_connection_ends(int status,
+        string request)
     {
-        using Web web = Echoing(new HttpOptions { Hosts = ["a", "[::1]"], RequestLineLimitBytes = 100, FieldLimit = 5 });
+        using Web web =
+            Echoing(new HttpOptions { Hosts = ["a", "[::1]"], RequestLineLimitBytes = 100, FieldLimit = 5 });
         TestPeer peer = web.Connect();
         peer.Send(request + Web.Get("/hello/evil"));
         Answer answer = Web.One(peer);
@@ -179,7 +204,8 @@ public sealed class RequestTests
     {
         using Web web = Echoing(new HttpOptions { Hosts = ["Example.org", "[::1]"] });
         TestPeer peer = web.Connect();
-        foreach (string host in (string[])["example.org", "EXAMPLE.ORG:8080", "[::1]", "[::1]:80"]) peer.Send($"GET /hello/x HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        foreach (string host in (string[])["example.org", "EXAMPLE.ORG:8080", "[::1]", "[::1]:80"])
+            peer.Send($"GET /hello/x HTTP/1.1\r\nHost: {host}\r\n\r\n");
         Assert.Equal([200, 200, 200, 200], Web.Read(peer).Select(a => a.Status));
     }
 
@@ -204,7 +230,8 @@ public sealed class RequestTests
         Assert.Equal(["200 ", "200 Hello you"], answers.Select(a => $"{a.Status} {a.Body}"));
         Assert.Equal("11", answers[0]["Content-Length"]);
         peer.Send(Web.Get("/nothing", verb: "HEAD"));
-        Assert.Equal("404 ", Assert.Single(Web.Read(peer.Receive(), false, static _ => true).Select(a => $"{a.Status} {a.Body}")));
+        Assert.Equal("404 ",
+            Assert.Single(Web.Read(peer.Receive(), false, static _ => true).Select(a => $"{a.Status} {a.Body}")));
     }
 
     [Theory]
@@ -240,9 +267,12 @@ public sealed class RequestTests
         TestPeer peer = web.Connect();
         (string Request, int Status, string Allow)[] cases =
         [
-            (Web.Get("/nothing"), 404, ""), (Web.Get("/hello"), 404, ""), (Web.Get("/hello/"), 404, ""), (Web.Get("/hello/a/b"), 404, ""), (Web.Get("/"), 404, ""),
-            (Web.Get("/echo"), 405, "POST, OPTIONS"), (Web.Get("/hello/x", verb: "DELETE"), 405, "GET, HEAD, PUT, OPTIONS"),
-            (Web.Get("/hello/x", verb: "OPTIONS"), 204, "GET, HEAD, PUT, OPTIONS"), (Web.Get("*", verb: "OPTIONS"), 204, "GET, HEAD, OPTIONS"),
+            (Web.Get("/nothing"), 404, ""), (Web.Get("/hello"), 404, ""), (Web.Get("/hello/"), 404, ""),
+            (Web.Get("/hello/a/b"), 404, ""), (Web.Get("/"), 404, ""),
+            (Web.Get("/echo"), 405, "POST, OPTIONS"),
+            (Web.Get("/hello/x", verb: "DELETE"), 405, "GET, HEAD, PUT, OPTIONS"),
+            (Web.Get("/hello/x", verb: "OPTIONS"), 204, "GET, HEAD, PUT, OPTIONS"),
+            (Web.Get("*", verb: "OPTIONS"), 204, "GET, HEAD, OPTIONS"),
             (Web.Get("/nothing", verb: "OPTIONS"), 404, ""), (Web.Get("/hello/x", verb: "BREW"), 501, ""),
         ];
         foreach ((string request, int status, string allow) in cases)
@@ -306,7 +336,8 @@ public sealed class RequestTests
     [InlineData("GET /hello/x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", false)]
     [InlineData("GET /hello/x HTTP/1.0\r\n\r\n", false)]
     [InlineData("POST /echo HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 4\r\n\r\nbody", false)]
-    [InlineData("POST /echo HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n", false)]
+    [InlineData("POST /echo HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: "
+        + "chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n", false)]
     [InlineData("GET /hello/x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\nG", true)]
     [InlineData("POST /echo HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 4\r\n\r\nbodyG", true)]
     [InlineData("GET /hello/x HTTP/1.1\r\nHost: a\r\n\r\n", true)]
@@ -379,7 +410,9 @@ public sealed class RequestTests
     public void A_client_with_an_unwanted_body_gets_no_100_continue_and_the_connection_ends()
     {
         using Web web = Echoing();
-        foreach (string request in (string[])["POST /nothing HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n", "GET /hello/x HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 99999999999\r\n\r\n"])
+        foreach (string request in (string[])[
+            "POST /nothing HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n",
+            "GET /hello/x HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 99999999999\r\n\r\n"])
         {
             TestPeer peer = web.Connect();
             peer.Send(request);
@@ -396,7 +429,9 @@ public sealed class RequestTests
         using Web web = Echoing();
         TestPeer peer = web.Connect();
         peer.SplitEveryByte = true;
-        peer.Send(Web.Post("/nothing", "GET /evil HTTP/1.1\r\n\r\n") + "POST /nothing HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nGET\r\n0\r\n\r\n" + Web.Get("/hello/x"));
+        peer.Send(Web.Post("/nothing", "GET /evil HTTP/1.1\r\n\r\n")
+            + "POST /nothing HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nGET\r\n0\r\n\r\n"
+            + Web.Get("/hello/x"));
         Assert.Equal([404, 404, 200], Web.Read(peer).Select(a => a.Status));
     }
 }

@@ -90,7 +90,8 @@ public sealed class ReverseProxyTests
         using IncrementalHash sum = IncrementalHash.CreateHash(HashAlgorithmName.SHA256);
         Task sending = Task.Run(async () =>
         {
-            await stream.WriteAsync(Encoding.ASCII.GetBytes($"POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: {Length}\r\n\r\n"));
+            await stream.WriteAsync(Encoding.ASCII.GetBytes(
+                $"POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: {Length}\r\n\r\n"));
             byte[] block = new byte[Block];
             for (int i = 0; i < Length / Block; i++)
             {
@@ -107,7 +108,8 @@ public sealed class ReverseProxyTests
 
         byte[] head = new byte[4096];
         int length = 0;
-        while (head.AsSpan(0, length).IndexOf("\r\n\r\n"u8) < 0) length += await stream.ReadAsync(head.AsMemory(length, 1)).AsTask().WaitAsync(_patience);
+        while (head.AsSpan(0, length).IndexOf("\r\n\r\n"u8) < 0)
+            length += await stream.ReadAsync(head.AsMemory(length, 1)).AsTask().WaitAsync(_patience);
         string text = Encoding.ASCII.GetString(head, 0, length);
         Assert.StartsWith("HTTP/1.1 200 ", text, StringComparison.Ordinal);
         Assert.Contains($"Content-Length: {Length}\r\n", text, StringComparison.Ordinal);
@@ -132,7 +134,8 @@ public sealed class ReverseProxyTests
             long now = counter();
             same = now == last && now > 0 ? same + 1 : 0;
             last = now;
-            await Task.Delay(20, TestContext.Current.CancellationToken); // tidy: waits because the absence of an event has no event
+            // tidy: waits because the absence of an event has no event
+            await Task.Delay(20, TestContext.Current.CancellationToken);
         }
 
         return last;
@@ -145,15 +148,21 @@ public sealed class ReverseProxyTests
         await using Script target = new(async line =>
         {
             asked.SetResult((await line.HeadAsync())!);
-            await line.SendAsync("HTTP/1.1 203 Fine\r\nConnection: X-Hop, keep-alive\r\nX-Hop: 1\r\nKeep-Alive: timeout=5\r\nX-End: caf\u00e9\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\nProxy-Authenticate: Basic\r\nContent-Length: 2\r\n\r\nok");
+            await line.SendAsync("HTTP/1.1 203 Fine\r\nConnection: X-Hop, keep-alive\r\nX-Hop: 1\r\nKeep-Alive: "
+                + "timeout=5\r\nX-End: caf\u00e9\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\nProxy-Authenticate: "
+                + "Basic\r\nContent-Length: 2\r\n\r\nok");
         });
         await using Rig rig = new(target.Url);
         string answer = Encoding.Latin1.GetString(await rig.AskAsync(
-            "GET //other.test/a/../b%2e?c=%20d HTTP/1.1\r\nHost: front.test\r\nConnection: close, X-Mine\r\nX-Mine: 1\r\nX-Kept: caf\u00e9\r\nTE: trailers\r\nProxy-Authorization: Basic x\r\nProxy-Connection: close\r\nKeep-Alive: 5\r\nUpgrade: x\r\n\r\n"));
-        Assert.Equal($"GET //other.test/a/../b%2e?c=%20d HTTP/1.1\r\nHost: {target.Url[7..]}\r\nX-Kept: caf\u00e9\r\nX-Forwarded-Host: front.test\r\n\r\n", await asked.Task.WaitAsync(_patience));
+            "GET //other.test/a/../b%2e?c=%20d HTTP/1.1\r\nHost: front.test\r\nConnection: close, X-Mine\r\nX-Mine: "
+            + "1\r\nX-Kept: caf\u00e9\r\nTE: trailers\r\nProxy-Authorization: Basic x\r\nProxy-Connection: "
+            + "close\r\nKeep-Alive: 5\r\nUpgrade: x\r\n\r\n"));
+        Assert.Equal($"GET //other.test/a/../b%2e?c=%20d HTTP/1.1\r\nHost: {target.Url[7..]}\r\nX-Kept: "
+            + $"caf\u00e9\r\nX-Forwarded-Host: front.test\r\n\r\n", await asked.Task.WaitAsync(_patience));
         string[] lines = answer.Split("\r\n");
         Assert.StartsWith("HTTP/1.1 203 ", lines[0], StringComparison.Ordinal);
-        Assert.Equal(["X-End: caf\u00e9", "Set-Cookie: a=1", "Set-Cookie: b=2", "Connection: close", "Content-Length: 2", "", "ok"], lines[2..]);
+        Assert.Equal(["X-End: caf\u00e9", "Set-Cookie: a=1", "Set-Cookie: b=2", "Connection: close",
+            "Content-Length: 2", "", "ok"], lines[2..]);
     }
 
     [Fact]
@@ -162,25 +171,37 @@ public sealed class ReverseProxyTests
         await using HttpServer target = await StartAsync(static server =>
         {
             server.Get("/length", static (_, response) => response.Text("12345"));
-            server.Get("/chunks", static async (_, response, stop) => { await response.FlushAsync(stop); await response.WriteAsync("12345"u8.ToArray(), stop); });
+            server.Get("/chunks", static async (_, response, stop) =>
+            {
+                await response.FlushAsync(stop);
+                await response.WriteAsync("12345"u8.ToArray(), stop);
+            });
             server.Get("/zero", static (_, response) => response.Bytes(default));
             server.Get("/empty", static async (_, response, stop) => await response.FlushAsync(stop));
-            server.Get("/tag", static (_, response) => { if (response.MeetsConditions("\"v\"")) response.Text("12345"); });
+            server.Get("/tag",
+                static (_, response) => { if (response.MeetsConditions("\"v\"")) response.Text("12345"); });
             server.Map(HttpVerb.Delete, "/gone", static (_, response) => response.Empty(204));
         });
         await using Rig rig = new($"http://{target.EndPoint}");
         foreach ((string request, string expected, string framing) in ((string, string, string)[])
         [
-            ("GET /length", "200 12345", "Content-Length"), ("HEAD /length", "200 ", "Content-Length"), ("GET /chunks", "200 12345", "Transfer-Encoding"),
-            ("HEAD /chunks", "200 ", "Transfer-Encoding"), ("GET /zero", "200 ", "Content-Length"), ("GET /empty", "200 ", "Transfer-Encoding"),
-            ("GET /tag", "304 ", ""), ("DELETE /gone", "204 ", ""), ("GET /none", "404 404 Not Found\r\n", "Content-Length"),
+            ("GET /length", "200 12345", "Content-Length"), ("HEAD /length", "200 ", "Content-Length"),
+            ("GET /chunks", "200 12345", "Transfer-Encoding"),
+            ("HEAD /chunks", "200 ", "Transfer-Encoding"), ("GET /zero", "200 ", "Content-Length"),
+            ("GET /empty", "200 ", "Transfer-Encoding"),
+            ("GET /tag", "304 ", ""), ("DELETE /gone", "204 ", ""),
+            ("GET /none", "404 404 Not Found\r\n", "Content-Length"),
         ])
         {
-            byte[] answer = await rig.AskAsync($"{request} HTTP/1.1\r\nHost: a\r\nIf-None-Match: W/\"v\"\r\nConnection: close\r\n\r\n");
-            Answer read = Assert.Single(Web.Read(answer, true, _ => request.StartsWith("HEAD", StringComparison.Ordinal)));
+            byte[] answer = await rig.AskAsync(
+                $"{request} HTTP/1.1\r\nHost: a\r\nIf-None-Match: W/\"v\"\r\nConnection: close\r\n\r\n");
+            Answer read =
+                Assert.Single(Web.Read(answer, true, _ => request.StartsWith("HEAD", StringComparison.Ordinal)));
             Assert.Equal((expected, true), ($"{read.Status} {read.Body}", read.IsWhole));
-            Assert.Equal(framing, string.Concat(read.Fields.Keys.Where(static k => k is "Content-Length" or "Transfer-Encoding")));
-            if (framing == "Content-Length" && request.EndsWith("/length", StringComparison.Ordinal)) Assert.Equal("5", read["Content-Length"]);
+            Assert.Equal(framing,
+                string.Concat(read.Fields.Keys.Where(static k => k is "Content-Length" or "Transfer-Encoding")));
+            if (framing == "Content-Length" && request.EndsWith("/length", StringComparison.Ordinal))
+                Assert.Equal("5", read["Content-Length"]);
         }
     }
 
@@ -203,7 +224,9 @@ public sealed class ReverseProxyTests
         byte[] room = new byte[1000];
         for (int i = 0; i < 3; i++)
         {
-            while (!seen.ToString().Contains($"data: {i}\n\n", StringComparison.Ordinal)) seen.Append(Encoding.ASCII.GetString(room, 0, await stream.ReadAsync(room).AsTask().WaitAsync(_patience)));
+            while (!seen.ToString().Contains($"data: {i}\n\n", StringComparison.Ordinal))
+                seen.Append(Encoding.ASCII.GetString(room, 0,
+                    await stream.ReadAsync(room).AsTask().WaitAsync(_patience)));
             next.Release();
         }
     }
@@ -211,7 +234,8 @@ public sealed class ReverseProxyTests
     [Fact]
     public async Task A_client_that_goes_away_ends_the_work_of_the_target()
     {
-        TaskCompletionSource begun = new(TaskCreationOptions.RunContinuationsAsynchronously), cancelled = new(TaskCreationOptions.RunContinuationsAsynchronously);
+        TaskCompletionSource begun = new(TaskCreationOptions.RunContinuationsAsynchronously),
+            cancelled = new(TaskCreationOptions.RunContinuationsAsynchronously);
         await using HttpServer target = await StartAsync(server => server.Get("/", async (_, _, stop) =>
         {
             await using CancellationTokenRegistration registration = stop.Register(cancelled.SetResult);
@@ -231,12 +255,14 @@ public sealed class ReverseProxyTests
     [Fact]
     public async Task A_target_that_is_gone_is_502_and_one_that_breaks_off_is_cut_off_here_too()
     {
-        HttpServer gone = await StartAsync(static server => server.Get("/", static (_, response) => response.Text("x")));
+        HttpServer gone =
+            await StartAsync(static server => server.Get("/", static (_, response) => response.Text("x")));
         string url = $"http://{gone.EndPoint}";
         await gone.DisposeAsync();
         await using (Rig rig = new(url))
         {
-            foreach (string request in (string[])["GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nConnection: close\r\n\r\nbody"])
+            foreach (string request in (string[])["GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+                "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nConnection: close\r\n\r\nbody"])
             {
                 Answer refused = Assert.Single(Web.Read(await rig.AskAsync(request), true));
                 Assert.Equal((502, "502 Bad Gateway: Refused.\r\n"), (refused.Status, refused.Body));
@@ -255,8 +281,10 @@ public sealed class ReverseProxyTests
         await stream.WriteAsync("GET / HTTP/1.1\r\nHost: a\r\n\r\n"u8.ToArray());
         StringBuilder text = new();
         byte[] room = new byte[1000];
-        while (!text.ToString().EndsWith("half", StringComparison.Ordinal)) text.Append(Encoding.ASCII.GetString(room, 0, await stream.ReadAsync(room).AsTask().WaitAsync(_patience)));
+        while (!text.ToString().EndsWith("half", StringComparison.Ordinal))
+            text.Append(Encoding.ASCII.GetString(room, 0, await stream.ReadAsync(room).AsTask().WaitAsync(_patience)));
         seen.SetResult();
-        await Assert.ThrowsAsync<IOException>(() => stream.ReadAsync(room).AsTask().WaitAsync(_patience)); // a reset, so that the truncated response does not look complete
+        // a reset, so that the truncated response does not look complete
+        await Assert.ThrowsAsync<IOException>(() => stream.ReadAsync(room).AsTask().WaitAsync(_patience));
     }
 }

@@ -25,9 +25,11 @@ public sealed class RouteFormTests
         return 1;
     }
 
-    private static Task LaterWithToken(HttpRequest request, HttpResponse response, CancellationToken stop) => Later(request, response);
+    private static Task LaterWithToken(HttpRequest request, HttpResponse response, CancellationToken stop) =>
+        Later(request, response);
 
-    private static ValueTask ValueLaterWithToken(HttpRequest request, HttpResponse response, CancellationToken stop) => ValueLater(request, response);
+    private static ValueTask ValueLaterWithToken(HttpRequest request, HttpResponse response, CancellationToken stop) =>
+        ValueLater(request, response);
 
 #pragma warning disable CA1849, S3168, VSTHRD100 // the mistake that is tested
     private static async void AsyncVoid(HttpRequest request, HttpResponse response)
@@ -48,15 +50,24 @@ public sealed class RouteFormTests
         ["expression"] = (false, static web => web.Get("/", static (_, response) => response.Text("answer"))),
         ["block"] = (false, static web => web.Get("/", static (_, response) => { response.Text("answer"); })),
         ["method"] = (false, static web => web.Get("/", Sync)),
-        ["async block"] = (true, static web => web.Get("/", static async (_, response) => { await Task.CompletedTask; response.Text("answer"); })),
-        ["async expression"] = (true, static web => web.Get("/", static async (_, response) => response.Text(await Task.FromResult("answer")))),
-        ["async with token"] = (true, static web => web.Get("/", static async (_, response, stop) => { await Task.CompletedTask; response.Text("answer"); })),
-        ["expression of a task"] = (true, static web => web.Get("/", static (request, response) => Later(request, response))),
-        ["expression of a value task"] = (true, static web => web.Get("/", static (_, response) => response.WriteAsync("answer"u8.ToArray()))),
-        ["expression of a task with a result"] = (true, static web => web.Get("/", static (request, response) => Counting(request, response))),
-        ["default"] = (true, static web => web.Get("/", static (_, response) => { response.Text("answer"); return default; })),
-        ["default with token"] = (true, static web => web.Get("/", static (_, response, _) => { response.Text("answer"); return default; })),
-        ["completed task"] = (true, static web => web.Get("/", static (_, response) => { response.Text("answer"); return Task.CompletedTask; })),
+        ["async block"] = (true, static web => web.Get("/",
+            static async (_, response) => { await Task.CompletedTask; response.Text("answer"); })),
+        ["async expression"] = (true,
+            static web => web.Get("/", static async (_, response) => response.Text(await Task.FromResult("answer")))),
+        ["async with token"] = (true, static web => web.Get("/",
+            static async (_, response, stop) => { await Task.CompletedTask; response.Text("answer"); })),
+        ["expression of a task"] = (true,
+            static web => web.Get("/", static (request, response) => Later(request, response))),
+        ["expression of a value task"] = (true,
+            static web => web.Get("/", static (_, response) => response.WriteAsync("answer"u8.ToArray()))),
+        ["expression of a task with a result"] = (true,
+            static web => web.Get("/", static (request, response) => Counting(request, response))),
+        ["default"] = (true,
+            static web => web.Get("/", static (_, response) => { response.Text("answer"); return default; })),
+        ["default with token"] = (true,
+            static web => web.Get("/", static (_, response, _) => { response.Text("answer"); return default; })),
+        ["completed task"] = (true, static web => web.Get("/",
+            static (_, response) => { response.Text("answer"); return Task.CompletedTask; })),
         ["method of a task"] = (true, static web => web.Get("/", Later)),
         ["method of a value task"] = (true, static web => web.Get("/", ValueLater)),
         ["method of a task with a result"] = (true, static web => web.Get("/", Counting)),
@@ -82,7 +93,8 @@ public sealed class RouteFormTests
     [Theory]
     [InlineData(false)]
     [InlineData(true)]
-    public void An_async_lambda_without_a_token_is_waited_for_and_its_answer_is_not_that_of_the_next_request(bool throws)
+    public void An_async_lambda_without_a_token_is_waited_for_and_its_answer_is_not_that_of_the_next_request(
+        bool throws)
     {
         using Web web = new();
         web.Network.RethrowsExceptions = false;
@@ -115,20 +127,26 @@ public sealed class RouteFormTests
             Assert.Equal(500, Web.One(peer).Status);
         }
 
-        Assert.Contains(web.Notices, static n => n.Message.Contains("returned null instead of a task", StringComparison.Ordinal));
+        Assert.Contains(web.Notices,
+            static n => n.Message.Contains("returned null instead of a task", StringComparison.Ordinal));
     }
 
     [Fact]
     public void A_method_that_is_async_void_throws_where_it_is_added()
     {
         using Web web = new();
-        Action<HttpRequest, HttpResponse> lambda = static async (_, response) => { await Task.Yield(); response.Text("late"); };
+        Action<HttpRequest, HttpResponse> lambda =
+            static async (_, response) => { await Task.Yield(); response.Text("late"); };
         Action[] mistakes =
         [
-            () => web.Server.Get("/", AsyncVoid), () => web.Server.Post("/", lambda), () => web.Server.Map("X", "/", AsyncVoid), () => web.Server.Use(AsyncVoid), () => web.Server.Use(lambda),
-            () => web.Server.OnError(AsyncVoidHook), () => web.Server.WebSocket("/", static () => new WebSocketSession(), visitors: static async (_, response) => { await Task.Yield(); response.Text("late"); }),
+            () => web.Server.Get("/", AsyncVoid), () => web.Server.Post("/", lambda),
+            () => web.Server.Map("X", "/", AsyncVoid), () => web.Server.Use(AsyncVoid), () => web.Server.Use(lambda),
+            () => web.Server.OnError(AsyncVoidHook),
+            () => web.Server.WebSocket("/", static () => new WebSocketSession(),
+                visitors: static async (_, response) => { await Task.Yield(); response.Text("late"); }),
         ];
-        foreach (Action mistake in mistakes) Assert.Contains("async void", Assert.Throws<ArgumentException>(mistake).Message, StringComparison.Ordinal);
+        foreach (Action mistake in mistakes)
+            Assert.Contains("async void", Assert.Throws<ArgumentException>(mistake).Message, StringComparison.Ordinal);
     }
 
     // ------------------------------------------------------------------ methods
@@ -141,20 +159,30 @@ public sealed class RouteFormTests
         web.Server.Delete("/a", static async (_, response) => { await Task.CompletedTask; response.Text("delete"); });
         web.Server.Patch("/a", static (_, response) => response.Text("patch"));
         web.Server.Map("PURGE", "/a", static (_, response) => response.Text("purge"));
-        web.Server.Map("M-SEARCH", "/b/{x}", static async (request, response, _) => { await Task.CompletedTask; response.Text($"search {request.Route["x"]}"); });
+        web.Server.Map("M-SEARCH", "/b/{x}", static async (request, response, _) =>
+        {
+            await Task.CompletedTask;
+            response.Text($"search {request.Route["x"]}");
+        });
         web.Server.Map("GET", "/a", static (_, response) => response.Text("get"));
         TestPeer peer = web.Connect();
         (string Method, string Path, string Answer, string Allow)[] cases =
         [
-            ("PUT", "/a", "200 put", ""), ("DELETE", "/a", "200 delete", ""), ("PATCH", "/a", "200 patch", ""), ("PURGE", "/a", "200 purge", ""), ("GET", "/a", "200 get", ""),
-            ("M-SEARCH", "/b/1", "200 search 1", ""), ("M-SEARCH", "/a", "405", "GET, HEAD, PUT, DELETE, OPTIONS, PATCH, PURGE"), ("PURGE", "/b/1", "405", "OPTIONS, M-SEARCH"),
-            ("PURGE", "/none", "404", ""), ("GET", "/b/1", "405", "OPTIONS, M-SEARCH"), ("OPTIONS", "/b/1", "204", "OPTIONS, M-SEARCH"), ("BREW", "/a", "501", ""), ("purge", "/a", "501", ""), ("put", "/a", "501", ""),
+            ("PUT", "/a", "200 put", ""), ("DELETE", "/a", "200 delete", ""), ("PATCH", "/a", "200 patch", ""),
+            ("PURGE", "/a", "200 purge", ""), ("GET", "/a", "200 get", ""),
+            ("M-SEARCH", "/b/1", "200 search 1", ""),
+            ("M-SEARCH", "/a", "405", "GET, HEAD, PUT, DELETE, OPTIONS, PATCH, PURGE"),
+            ("PURGE", "/b/1", "405", "OPTIONS, M-SEARCH"),
+            ("PURGE", "/none", "404", ""), ("GET", "/b/1", "405", "OPTIONS, M-SEARCH"),
+            ("OPTIONS", "/b/1", "204", "OPTIONS, M-SEARCH"), ("BREW", "/a", "501", ""), ("purge", "/a", "501", ""),
+            ("put", "/a", "501", ""),
         ];
         foreach ((string method, string path, string expected, string allow) in cases)
         {
             peer.Send(Web.Get(path, verb: method));
             Answer answer = Web.One(peer);
-            Assert.Equal((method, path, expected, allow), (method, path, $"{answer.Status} {answer.Body}"[..expected.Length], answer["Allow"]));
+            Assert.Equal((method, path, expected, allow),
+                (method, path, $"{answer.Status} {answer.Body}"[..expected.Length], answer["Allow"]));
         }
 
         Assert.True(peer.IsConnected);
@@ -164,9 +192,12 @@ public sealed class RouteFormTests
     public void A_method_that_could_never_be_served_throws_where_it_is_added()
     {
         using Web web = new();
-        foreach (string method in (string[])["", "GET ", "A B", "get", "Delete", "ä"]) Assert.Throws<ArgumentException>(() => web.Server.Map(method, "/", Sync));
-        foreach (string method in (string[])["CONNECT", "TRACE"]) Assert.Throws<ArgumentOutOfRangeException>(() => web.Server.Map(method, "/", Sync));
-        foreach (HttpVerb verb in (HttpVerb[])[HttpVerb.Other, HttpVerb.Connect, HttpVerb.Trace, (HttpVerb)77]) Assert.Throws<ArgumentOutOfRangeException>(() => web.Server.Map(verb, "/", Sync));
+        foreach (string method in (string[])["", "GET ", "A B", "get", "Delete", "ä"])
+            Assert.Throws<ArgumentException>(() => web.Server.Map(method, "/", Sync));
+        foreach (string method in (string[])["CONNECT", "TRACE"])
+            Assert.Throws<ArgumentOutOfRangeException>(() => web.Server.Map(method, "/", Sync));
+        foreach (HttpVerb verb in (HttpVerb[])[HttpVerb.Other, HttpVerb.Connect, HttpVerb.Trace, (HttpVerb)77])
+            Assert.Throws<ArgumentOutOfRangeException>(() => web.Server.Map(verb, "/", Sync));
         for (int i = 0; i < 54; i++) web.Server.Map($"OWN{i}", "/", Sync);
         Assert.Throws<ArgumentException>(() => web.Server.Map("OWN54", "/", Sync));
         Assert.Throws<ArgumentException>(() => web.Server.Map("OWN53", "/", Sync));
@@ -190,7 +221,8 @@ public sealed class RouteFormTests
         TestPeer peer = web.Connect();
         peer.Send(Web.Get("/"));
         Answer answer = Web.One(peer);
-        Assert.Equal((status, expected, "", "0"), (answer.Status, answer["Location"], answer.Body, answer["Content-Length"]));
+        Assert.Equal((status, expected, "", "0"),
+            (answer.Status, answer["Location"], answer.Body, answer["Content-Length"]));
         Assert.True(peer.IsConnected);
     }
 
@@ -201,7 +233,8 @@ public sealed class RouteFormTests
         int thrown = 0;
         web.Server.Get("/", (_, response) =>
         {
-            foreach ((string location, int status) in ((string, int)[])[("/a\r\nSet-Cookie: x=y", 302), ("/a\0", 302), ("", 302), ("/a", 200), ("/a", 304), ("/a", 404)])
+            foreach ((string location, int status) in ((string, int)[])[("/a\r\nSet-Cookie: x=y", 302), ("/a\0", 302),
+                ("", 302), ("/a", 200), ("/a", 304), ("/a", 404)])
             {
                 try
                 {
@@ -237,13 +270,18 @@ public sealed class RouteFormTests
         using Web web = new();
         int count = 2;
         Animal dog = new Dog { Name = "Rex", LegCount = 4 };
-        web.Server.Get("/anonymous", (_, response) => response.Json(new { UserName = "bob", Tags = (int[])[1, count] }));
+        web.Server.Get("/anonymous",
+            (_, response) => response.Json(new { UserName = "bob", Tags = (int[])[1, count] }));
         web.Server.Get("/derived", (_, response) => response.Json(dog));
         web.Server.Get("/null", static (_, response) => response.Json(null));
-        web.Server.Get("/options", (_, response) => response.Json(dog, new System.Text.Json.JsonSerializerOptions { WriteIndented = true, NewLine = "\n" }));
+        web.Server.Get("/options", (_, response) => response.Json(dog,
+            new System.Text.Json.JsonSerializerOptions { WriteIndented = true, NewLine = "\n" }));
         web.Server.Get("/status", static (_, response) => { response.Status = 201; response.Json(7); });
         TestPeer peer = web.Connect();
-        foreach ((string path, string expected) in ((string, string)[])[("/anonymous", """200 {"userName":"bob","tags":[1,2]}"""), ("/derived", """200 {"legCount":4,"name":"Rex"}"""), ("/null", "200 null"), ("/options", "200 {\n  \"LegCount\": 4,\n  \"Name\": \"Rex\"\n}"), ("/status", "201 7")])
+        foreach ((string path, string expected) in ((string, string)[])[
+            ("/anonymous", """200 {"userName":"bob","tags":[1,2]}"""),
+            ("/derived", """200 {"legCount":4,"name":"Rex"}"""), ("/null", "200 null"),
+            ("/options", "200 {\n  \"LegCount\": 4,\n  \"Name\": \"Rex\"\n}"), ("/status", "201 7")])
         {
             peer.Send(Web.Get(path));
             Answer answer = Web.One(peer);

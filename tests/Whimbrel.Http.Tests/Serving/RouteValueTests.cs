@@ -10,11 +10,14 @@ public sealed class RouteValueTests
     {
         using Web web = new();
         string name = pattern.Contains('*', StringComparison.Ordinal) ? "rest" : "name";
-        web.Server.Get(pattern, (request, response) => response.Bytes(Encoding.UTF8.GetBytes($"{request.Route[name]} {Encoding.ASCII.GetString(request.Route.GetBytes(name))}")));
+        web.Server.Get(pattern, (request, response) => response.Bytes(
+            Encoding.UTF8.GetBytes($"{request.Route[name]} {Encoding.ASCII.GetString(request.Route.GetBytes(name))}")));
         TestPeer peer = web.Connect();
         peer.Send(Web.Get(path));
         Answer answer = Web.One(peer);
-        return answer.Status == 200 ? Encoding.UTF8.GetString(Encoding.Latin1.GetBytes(answer.Body)) : $"{answer.Status}";
+        return answer.Status == 200
+            ? Encoding.UTF8.GetString(Encoding.Latin1.GetBytes(answer.Body))
+            : $"{answer.Status}";
     }
 
     [Theory]
@@ -39,7 +42,8 @@ public sealed class RouteValueTests
     [InlineData("/files/a%5C..%5Cb", "404")]
     [InlineData("/files/%5Ca", "404")]
     [InlineData("/files/", "404")]
-    public void A_name_has_one_segment_as_text_or_as_it_was_sent(string path, string expected) => Assert.Equal(expected, Ask("/files/{name}", path));
+    public void A_name_has_one_segment_as_text_or_as_it_was_sent(string path, string expected) =>
+        Assert.Equal(expected, Ask("/files/{name}", path));
 
     [Theory]
     [InlineData("/files/a/b", "a/b a/b")]
@@ -55,7 +59,8 @@ public sealed class RouteValueTests
     [InlineData("/files//etc/passwd", "404")]
     [InlineData("/files/%5C%5Chost%5Cshare", "404")]
     [InlineData("/files/a%5C..%5C..%5Cb", "404")]
-    public void The_rest_has_any_segments_but_those_that_lead_out_of_a_folder(string path, string expected) => Assert.Equal(expected, Ask("/files/{*rest}", path));
+    public void The_rest_has_any_segments_but_those_that_lead_out_of_a_folder(string path, string expected) =>
+        Assert.Equal(expected, Ask("/files/{*rest}", path));
 
     [Theory]
     [InlineData("/../a")]
@@ -76,7 +81,8 @@ public sealed class RouteValueTests
         using Web web = new();
         int told = 0;
         web.Server.OnError((_, _, _) => { told++; });
-        web.Server.Get("/{name}", static async (request, response) => { await Task.CompletedTask; response.Text(request.Route["name"]); });
+        web.Server.Get("/{name}",
+            static async (request, response) => { await Task.CompletedTask; response.Text(request.Route["name"]); });
         TestPeer peer = web.Connect();
         peer.Send(Web.Get("/%2e%2e"));
         Assert.Equal(404, Web.One(peer).Status);
@@ -93,7 +99,8 @@ public sealed class RouteValueTests
         Random random = new(46);
         for (int i = 0; i < 50_000; i++)
         {
-            string sent = string.Concat(Enumerable.Range(0, random.Next(1, 7)).Select(_ => pieces[random.Next(pieces.Length)]));
+            string sent = string.Concat(Enumerable.Range(0, random.Next(1, 7))
+                .Select(_ => pieces[random.Next(pieces.Length)]));
             byte[] bytes = Encoding.ASCII.GetBytes(sent);
             if (!RouteText.StaysInside(bytes))
             {
@@ -103,7 +110,8 @@ public sealed class RouteValueTests
 
             values++;
             string value = RouteText.TextOf(bytes), path = Path.GetFullPath(Path.Combine(root, value));
-            Assert.True((path + Path.DirectorySeparatorChar).StartsWith(root, StringComparison.Ordinal), $"{sent} is {value} and leads to {path}");
+            Assert.True((path + Path.DirectorySeparatorChar).StartsWith(root, StringComparison.Ordinal),
+                $"{sent} is {value} and leads to {path}");
         }
 
         Assert.True(values > 1000 && refused > 1000, $"{values} values, {refused} refused");
@@ -149,7 +157,8 @@ public sealed class RouteValueTests
     public void A_pattern_that_could_match_nothing_or_means_something_elsewhere_throws(string pattern)
     {
         using Web web = new();
-        ArgumentException thrown = Assert.Throws<ArgumentException>(() => web.Server.Get(pattern, static (_, _) => { }));
+        ArgumentException thrown =
+            Assert.Throws<ArgumentException>(() => web.Server.Get(pattern, static (_, _) => { }));
         Assert.Contains(pattern, thrown.Message, StringComparison.Ordinal);
         Assert.Throws<ArgumentException>(() => web.Server.Group("/x").Get(pattern, static (_, _) => { }));
     }
@@ -160,8 +169,12 @@ public sealed class RouteValueTests
         using Web web = new();
         web.Server.Get("/a", static (_, _) => { });
         web.Server.Group("/b").Map("PURGE", "/c", static (_, _) => { });
-        Assert.Contains("GET /a", Assert.Throws<ArgumentException>(() => web.Server.Get("/a", static (_, _) => { })).Message, StringComparison.Ordinal);
-        Assert.Contains("PURGE /b/c", Assert.Throws<ArgumentException>(() => web.Server.Map("PURGE", "/b/c", static (_, _) => { })).Message, StringComparison.Ordinal);
+        Assert.Contains("GET /a",
+            Assert.Throws<ArgumentException>(() => web.Server.Get("/a", static (_, _) => { })).Message,
+            StringComparison.Ordinal);
+        Assert.Contains("PURGE /b/c",
+            Assert.Throws<ArgumentException>(() => web.Server.Map("PURGE", "/b/c", static (_, _) => { })).Message,
+            StringComparison.Ordinal);
     }
 
     // ------------------------------------------------------------------ bodies
@@ -178,9 +191,14 @@ public sealed class RouteValueTests
             // The body is available in each form, as in a handler after a filter that has read it.
             ReadOnlyMemory<byte> again = await request.ReadBodyAsync();
             using StreamReader reader = new(request.Body);
-            response.Text($"{Encoding.ASCII.GetString(body.Span)} {Encoding.ASCII.GetString(again.Span)} {Encoding.ASCII.GetString(request.BodyBytes)} {await reader.ReadToEndAsync()}");
+            response.Text($"{Encoding.ASCII.GetString(body.Span)} {Encoding.ASCII.GetString(again.Span)} "
+                + $"{Encoding.ASCII.GetString(request.BodyBytes)} {await reader.ReadToEndAsync()}");
         });
-        web.Server.Get("/", static async (request, response) => { await Task.CompletedTask; response.Text($"{request.BodyBytes.Length}"); });
+        web.Server.Get("/", static async (request, response) =>
+        {
+            await Task.CompletedTask;
+            response.Text($"{request.BodyBytes.Length}");
+        });
         TestPeer peer = web.Connect();
         peer.Send(Web.Post("/", "body") + Web.Post("/", "more") + Web.Get("/"));
         Assert.Equal(["200 body body body body", "200 more more more more", "200 0"], Web.Answers(peer));

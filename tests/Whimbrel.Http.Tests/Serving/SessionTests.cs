@@ -17,7 +17,8 @@ public sealed class SessionTests
 
         internal HttpResponse Answer { get; private set; }
 
-        protected override HttpBodyMode OnHead(HttpRequest request) => request.Path.SequenceEqual("/skip"u8) ? HttpBodyMode.Skip : HttpBodyMode.Buffer;
+        protected override HttpBodyMode OnHead(HttpRequest request) =>
+            request.Path.SequenceEqual("/skip"u8) ? HttpBodyMode.Skip : HttpBodyMode.Buffer;
 
         protected override void OnRequest(HttpRequest request) => (Request, Answer) = (request, Response);
     }
@@ -41,8 +42,10 @@ public sealed class SessionTests
         Assert.StartsWith(status, Assert.Single(Web.Answers(peer)), StringComparison.Ordinal);
         peer.Finish();
         CloseReason reason = peer.CloseReason!.Value;
-        Assert.Equal((CloseCause.ProtocolError, CloseInitiator.Library, ErrorCategory.Protocol), (reason.Cause, reason.Initiator, reason.Error.Category));
-        Assert.Equal(status, Assert.IsType<HttpProtocolException>(reason.Exception).Status.ToString(System.Globalization.CultureInfo.InvariantCulture));
+        Assert.Equal((CloseCause.ProtocolError, CloseInitiator.Library, ErrorCategory.Protocol),
+            (reason.Cause, reason.Initiator, reason.Error.Category));
+        Assert.Equal(status, Assert.IsType<HttpProtocolException>(reason.Exception).Status.ToString(
+            System.Globalization.CultureInfo.InvariantCulture));
     }
 
     [Fact]
@@ -71,9 +74,13 @@ public sealed class SessionTests
         Late session = (Late)peer.Session;
         peer.Send(Web.Get("/a?b=c", "X-Own: own\r\nAccept: a\r\nAccept: b\r\n"));
         HttpRequest request = session.Request;
-        Assert.Equal(("GET", "/a?b=c", "/a", "b=c", "a"), (Encoding.ASCII.GetString(request.Method), Encoding.ASCII.GetString(request.Target), Encoding.ASCII.GetString(request.Path), Encoding.ASCII.GetString(request.Query), Encoding.ASCII.GetString(request.Authority)));
-        Assert.Equal(("own", "a", null), (request["x-own"], Encoding.ASCII.GetString(request[HttpField.Accept]), request["X-None"]));
-        Assert.Equal((4, "Accept", "b"), (request.FieldCount, Encoding.ASCII.GetString(request.NameAt(3)), Encoding.ASCII.GetString(request.ValueAt(3))));
+        Assert.Equal(("GET", "/a?b=c", "/a", "b=c", "a"), (Encoding.ASCII.GetString(request.Method),
+            Encoding.ASCII.GetString(request.Target), Encoding.ASCII.GetString(request.Path),
+            Encoding.ASCII.GetString(request.Query), Encoding.ASCII.GetString(request.Authority)));
+        Assert.Equal(("own", "a", null),
+            (request["x-own"], Encoding.ASCII.GetString(request[HttpField.Accept]), request["X-None"]));
+        Assert.Equal((4, "Accept", "b"), (request.FieldCount, Encoding.ASCII.GetString(request.NameAt(3)),
+            Encoding.ASCII.GetString(request.ValueAt(3))));
         Assert.Throws<ArgumentOutOfRangeException>(() => request.NameAt(4).Length);
         Assert.False(request.HasBody);
         session.Answer.Text("x");
@@ -100,7 +107,8 @@ public sealed class SessionTests
     [InlineData("https://[::1]:8443/", "tls://[::1]:8443")]
     [InlineData("http://+:80", "tcp://*:80")]
     [InlineData("unix:/tmp/x", "unix:/tmp/x")]
-    public void Addresses_are_those_of_the_core(string address, string expected) => Assert.Equal(expected, HttpServer.AddressOf(address));
+    public void Addresses_are_those_of_the_core(string address, string expected) =>
+        Assert.Equal(expected, HttpServer.AddressOf(address));
 
     [Theory]
     [InlineData("http://127.0.0.1:0")]
@@ -111,7 +119,9 @@ public sealed class SessionTests
         server.Get("/", static (_, response) => response.Text("here"));
         await server.StartAsync(TestContext.Current.CancellationToken);
         using HttpClient client = new();
-        Assert.Equal("here", await client.GetStringAsync(new Uri($"http://127.0.0.1:{((System.Net.IPEndPoint)server.EndPoint!).Port}/"), TestContext.Current.CancellationToken));
+        Assert.Equal("here",
+            await client.GetStringAsync(new Uri($"http://127.0.0.1:{((System.Net.IPEndPoint)server.EndPoint!).Port}/"),
+                TestContext.Current.CancellationToken));
     }
 
     [Theory]
@@ -120,25 +130,33 @@ public sealed class SessionTests
     [InlineData("https://", "right would be https://host:port")]
     public void An_address_that_cannot_be_read_is_answered_with_the_scheme_that_fits(string address, string hint)
     {
-        Assert.Contains(hint, Assert.Throws<ArgumentException>(() => new HttpServer(address)).Message, StringComparison.Ordinal);
-        Assert.Contains(hint, Assert.Throws<ArgumentException>(() => new HttpServer(new ServerOptions { Address = address })).Message, StringComparison.Ordinal);
+        Assert.Contains(hint, Assert.Throws<ArgumentException>(() => new HttpServer(address)).Message,
+            StringComparison.Ordinal);
+        Assert.Contains(hint,
+            Assert.Throws<ArgumentException>(() => new HttpServer(new ServerOptions { Address = address })).Message,
+            StringComparison.Ordinal);
     }
 
     [Fact]
     public void Text_goes_before_names_names_before_the_rest_and_a_dead_end_is_left_again()
     {
         using Web web = new();
-        foreach (string pattern in (string[])["/", "/a", "/a/{x}", "/a/b/c", "/a/{x}/d", "/{*rest}", "/a/{x}/{*rest}", "/a/"])
+        foreach (string pattern in (string[])["/", "/a", "/a/{x}", "/a/b/c", "/a/{x}/d", "/{*rest}",
+            "/a/{x}/{*rest}", "/a/"])
         {
-            web.Server.Get(pattern, (request, response) => response.Text($"{pattern} {(pattern.Contains("{x}", StringComparison.Ordinal) ? request.Route["x"] : "")} {(pattern.Contains("{*rest}", StringComparison.Ordinal) ? request.Route["rest"] : "")}".TrimEnd()));
+            web.Server.Get(pattern, (request, response) => response.Text(
+                $"{pattern} {(pattern.Contains("{x}", StringComparison.Ordinal) ? request.Route["x"] : "")} {(pattern.Contains("{*rest}", StringComparison.Ordinal) ? request.Route["rest"] : "")}"
+                    .TrimEnd()));
         }
 
         web.Server.Post("/a/b", static (_, response) => response.Text("post"));
         TestPeer peer = web.Connect();
         (string Path, string Expected)[] cases =
         [
-            ("/", "/"), ("/a", "/a"), ("/a/", "/a/"), ("/a/b", "/a/{x} b"), ("/a/b/c", "/a/b/c"), ("/a/b/d", "/a/{x}/d b"), ("/a/b/e", "/a/{x}/{*rest} b e"),
-            ("/a/b/c/d", "/a/{x}/{*rest} b c/d"), ("/x/y/z", "/{*rest}  x/y/z"), ("/%61", "/a"), ("/a%2Fb", "/{*rest}  a%2Fb"), ("/a?b", "/a"), ("/a/%7Bx%7D", "/a/{x} {x}"),
+            ("/", "/"), ("/a", "/a"), ("/a/", "/a/"), ("/a/b", "/a/{x} b"), ("/a/b/c", "/a/b/c"),
+            ("/a/b/d", "/a/{x}/d b"), ("/a/b/e", "/a/{x}/{*rest} b e"),
+            ("/a/b/c/d", "/a/{x}/{*rest} b c/d"), ("/x/y/z", "/{*rest}  x/y/z"), ("/%61", "/a"),
+            ("/a%2Fb", "/{*rest}  a%2Fb"), ("/a?b", "/a"), ("/a/%7Bx%7D", "/a/{x} {x}"),
         ];
         foreach ((string path, string expected) in cases)
         {

@@ -36,7 +36,8 @@ public sealed class StopTests
         TestPeer peer = web.Connect(), silent = web.Connect();
         peer.Send(Web.Get("/"));
         Assert.Equal(["200 good"], Web.Answers(peer));
-        peer.IsReading = silent.IsReading = false; // such a client diagnostic events the close when it sends its next request
+        // such a client diagnostic events the close when it sends its next request
+        peer.IsReading = silent.IsReading = false;
         Task<StopReport> stopping = web.Server.StopAsync(TimeSpan.FromSeconds(30)).AsTask();
         web.Network.Run();
         Assert.True(stopping.IsCompleted);
@@ -54,7 +55,8 @@ public sealed class StopTests
         Assert.Equal("good", await site.Client.GetStringAsync("/"));
         long beganAt = System.Diagnostics.Stopwatch.GetTimestamp();
         await site.Server.StopAsync(TimeSpan.FromMinutes(5));
-        Assert.InRange(System.Diagnostics.Stopwatch.GetElapsedTime(beganAt), TimeSpan.Zero, TimeSpan.FromSeconds(4.5)); // a close waits 5 s for the peer's FIN
+        // a close waits 5 s for the peer's FIN
+        Assert.InRange(System.Diagnostics.Stopwatch.GetElapsedTime(beganAt), TimeSpan.Zero, TimeSpan.FromSeconds(4.5));
     }
 
     [Fact]
@@ -71,7 +73,8 @@ public sealed class StopTests
         Assert.DoesNotContain(web.Notices, static n => n.Kind == DiagnosticEventKind.StopOverdue);
         web.Network.Advance(TimeSpan.FromSeconds(6));
         DiagnosticEvent notice = Assert.Single(web.Notices, static n => n.Kind == DiagnosticEventKind.StopOverdue);
-        Assert.StartsWith("The handler of GET /stop had not ended at the deadline of the server's stop", notice.Message, StringComparison.Ordinal);
+        Assert.StartsWith("The handler of GET /stop had not ended at the deadline of the server's stop", notice.Message,
+            StringComparison.Ordinal);
         Assert.Contains("begin the stop without awaiting it", notice.Message, StringComparison.Ordinal);
     }
 

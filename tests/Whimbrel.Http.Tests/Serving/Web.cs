@@ -13,7 +13,13 @@ internal sealed class Web : IDisposable
     internal Web(HttpOptions? options = null, Scheduling scheduling = Scheduling.Inline)
     {
         Network = new TestNetwork();
-        Server = new HttpServer(new ServerOptions { Engine = Network.Engine, EndPoint = Network.NewEndPoint(), Scheduling = scheduling, OnDiagnosticEvent = Notices.Add }, options);
+        Server = new HttpServer(new ServerOptions
+        {
+            Engine = Network.Engine,
+            EndPoint = Network.NewEndPoint(),
+            Scheduling = scheduling,
+            OnDiagnosticEvent = Notices.Add
+        }, options);
     }
 
     internal List<DiagnosticEvent> Notices { get; } = [];
@@ -29,10 +35,12 @@ internal sealed class Web : IDisposable
     public void Dispose() => Network.Dispose();
 
     /// <summary>A request without a body.</summary>
-    internal static string Get(string path, string fields = "", string verb = "GET") => $"{verb} {path} HTTP/1.1\r\n{Host}{fields}\r\n";
+    internal static string Get(string path, string fields = "", string verb = "GET") =>
+        $"{verb} {path} HTTP/1.1\r\n{Host}{fields}\r\n";
 
     /// <summary>A request with one.</summary>
-    internal static string Post(string path, string body, string fields = "") => $"POST {path} HTTP/1.1\r\n{Host}{fields}Content-Length: {body.Length}\r\n\r\n{body}";
+    internal static string Post(string path, string body, string fields = "") =>
+        $"POST {path} HTTP/1.1\r\n{Host}{fields}Content-Length: {body.Length}\r\n\r\n{body}";
 
     /// <summary>The responses received so far, as <c>status body</c>. Fails on anything else.</summary>
     internal static string[] Answers(TestPeer peer) => [.. Read(peer).Select(a => $"{a.Status} {a.Body}")];
@@ -52,16 +60,20 @@ internal sealed class Web : IDisposable
             // The message is built only on failure: building it for each of thousands of responses takes seconds.
             if (head.Read(bytes) != HttpReading.Done) Assert.Fail($"{head.Rule}: {Encoding.Latin1.GetString(bytes)}");
             Dictionary<string, string> fields = new(StringComparer.OrdinalIgnoreCase);
-            for (int i = 0; i < head.Count; i++) fields[Encoding.Latin1.GetString(bytes.Slice(head[i].NameStart, head[i].NameLength))] = Encoding.Latin1.GetString(bytes.Slice(head[i].ValueStart, head[i].ValueLength));
+            for (int i = 0; i < head.Count; i++)
+                fields[Encoding.Latin1.GetString(bytes.Slice(head[i].NameStart, head[i].NameLength))] =
+                    Encoding.Latin1.GetString(bytes.Slice(head[i].ValueStart, head[i].ValueLength));
             int status = head.Status;
             HttpBodyReader reader = new(head, HttpReaderLimits.Default with { BodyBytes = long.MaxValue });
             bytes = bytes[head.HeadLength..];
             StringBuilder body = new();
             HttpReading reading;
             string trailers = "";
-            while ((reading = reader.Read(bytes, out int taken)) is HttpReading.Data || (reading == HttpReading.Done && taken > 0))
+            while ((reading = reader.Read(bytes, out int taken)) is HttpReading.Data
+                || (reading == HttpReading.Done && taken > 0))
             {
-                if (reading == HttpReading.Done) trailers = Encoding.Latin1.GetString(bytes.Slice(reader.Start, reader.Length));
+                if (reading == HttpReading.Done)
+                    trailers = Encoding.Latin1.GetString(bytes.Slice(reader.Start, reader.Length));
                 else body.Append(Encoding.Latin1.GetString(bytes.Slice(reader.Start, reader.Length)));
                 bytes = bytes[taken..];
             }

@@ -14,12 +14,15 @@ public sealed class CompressionTests
 {
     private const string Takes = "Accept-Encoding: gzip, br\r\n";
 
-    private static readonly string _text = string.Concat(Enumerable.Range(0, 400).Select(static i => $"line {i} of a text\n"));
-    private static readonly string _large = string.Concat(Enumerable.Range(0, 16_000).Select(static i => $"line {i * 7_919_777L} of a large text\n"));
+    private static readonly string _text = string.Concat(Enumerable.Range(0, 400)
+        .Select(static i => $"line {i} of a text\n"));
+    private static readonly string _large = string.Concat(Enumerable.Range(0, 16_000)
+        .Select(static i => $"line {i * 7_919_777L} of a large text\n"));
 
     public static TheoryData<EngineKind, bool, Scheduling> Kinds() => EngineTests.Kinds();
 
-    private static HttpOptions Compressing(int streams = 256) => new() { Compression = new HttpCompression { StreamLimit = streams } };
+    private static HttpOptions Compressing(int streams = 256) =>
+        new() { Compression = new HttpCompression { StreamLimit = streams } };
 
     private static Stream Inflater(Stream from, string coding) => coding switch
     {
@@ -30,7 +33,8 @@ public sealed class CompressionTests
 
     private static string Plain(Answer answer)
     {
-        using StreamReader reader = new(Inflater(new MemoryStream(Encoding.Latin1.GetBytes(answer.Body)), answer["Content-Encoding"]));
+        using StreamReader reader = new(Inflater(new MemoryStream(Encoding.Latin1.GetBytes(answer.Body)),
+            answer["Content-Encoding"]));
         return reader.ReadToEnd();
     }
 
@@ -42,7 +46,9 @@ public sealed class CompressionTests
         web.Server.Get("/pieces", static async (_, response, stop) =>
         {
             response.Add("Content-Type", "text/plain");
-            for (int at = 0; at < _text.Length; at += 100) await response.WriteAsync(Encoding.ASCII.GetBytes(_text.Substring(at, Math.Min(100, _text.Length - at))), stop);
+            for (int at = 0; at < _text.Length; at += 100)
+                await response.WriteAsync(
+                    Encoding.ASCII.GetBytes(_text.Substring(at, Math.Min(100, _text.Length - at))), stop);
         });
         web.Server.Get("/tagged", static (_, response) =>
         {
@@ -96,7 +102,8 @@ public sealed class CompressionTests
             Answer answer = Await(web, path, fields.Length == 0 ? "" : fields + "\r\n");
             Assert.Equal((200, coding, "Accept-Encoding"), (answer.Status, answer["Content-Encoding"], answer["Vary"]));
             Assert.Equal(path == "/large" ? _large : _text, Plain(answer));
-            Assert.Equal(path == "/text" || (path == "/large" && coding == ""), answer.Fields.ContainsKey("Content-Length"));
+            Assert.Equal(path == "/text" || (path == "/large" && coding == ""),
+                answer.Fields.ContainsKey("Content-Length"));
             if (coding.Length > 0) Assert.True(answer.Body.Length < (path == "/large" ? _large : _text).Length / 2);
         }
     }
@@ -117,14 +124,21 @@ public sealed class CompressionTests
         using Web web = new(Compressing());
         byte[] noise = new byte[5000];
         new Random(5).NextBytes(noise);
-        byte[] bytes = what switch { "small" => "small"u8.ToArray(), "empty" => [], "noise" => noise, _ => Encoding.ASCII.GetBytes(_text) };
+        byte[] bytes = what switch
+        {
+            "small" => "small"u8.ToArray(),
+            "empty" => [],
+            "noise" => noise,
+            _ => Encoding.ASCII.GetBytes(_text)
+        };
         web.Server.Get("/", (_, response) =>
         {
             if (what == "encoded") response.Add("content-encoding", "zstd");
             if (what == "digest") response.Add("Repr-Digest", "sha-256=:abc=:");
             if (what == "not this one") response.MayCompress = false;
             if (what == "part") response.Status = 206;
-            response.Bytes(bytes, what switch { "picture" => "image/png"u8, "no type" => default, _ => "text/plain"u8 });
+            response.Bytes(bytes,
+                what switch { "picture" => "image/png"u8, "no type" => default, _ => "text/plain"u8 });
         });
         web.Server.Get("/pieces", async (_, response, stop) =>
         {
@@ -132,13 +146,18 @@ public sealed class CompressionTests
             if (what == "digest") response.Add("Content-Digest", "sha-256=:abc=:");
             if (what is not "no type") response.Add("Content-Type", what == "picture" ? "image/png" : "text/plain");
             if (what == "not this one") response.MayCompress = false;
-            if (what is "small" or "empty" or "announced small") response.BodyLength = what == "announced small" ? 1023 : bytes.Length;
+            if (what is "small" or "empty" or "announced small")
+                response.BodyLength = what == "announced small" ? 1023 : bytes.Length;
             if (what == "part") response.Status = 206;
             await response.WriteAsync(what == "announced small" ? bytes.AsMemory(0, 1023) : bytes, stop);
         });
         string expected = Encoding.Latin1.GetString(bytes);
-        if (what != "announced small") Assert.Equal((expected, what == "encoded" ? "zstd" : ""), (Ask(web, "/").Body, Ask(web, "/")["Content-Encoding"]));
-        if (what != "noise") Assert.Equal((what == "announced small" ? expected[..1023] : expected, what == "encoded" ? "zstd" : ""), (Ask(web, "/pieces").Body, Ask(web, "/pieces")["Content-Encoding"]));
+        if (what != "announced small")
+            Assert.Equal((expected, what == "encoded" ? "zstd" : ""),
+                (Ask(web, "/").Body, Ask(web, "/")["Content-Encoding"]));
+        if (what != "noise")
+            Assert.Equal((what == "announced small" ? expected[..1023] : expected, what == "encoded" ? "zstd" : ""),
+                (Ask(web, "/pieces").Body, Ask(web, "/pieces")["Content-Encoding"]));
     }
 
     [Fact]
@@ -179,7 +198,10 @@ public sealed class CompressionTests
             response.Text(_text);
         });
         await site.StartAsync();
-        using HttpRequestMessage request = new(HttpMethod.Get, isCompressed && !overTls ? "/answer" : "/site") { Headers = { { "Accept-Encoding", "gzip" } } };
+        using HttpRequestMessage request = new(HttpMethod.Get, isCompressed && !overTls ? "/answer" : "/site")
+        {
+            Headers = { { "Accept-Encoding", "gzip" } }
+        };
         using HttpResponseMessage response = await site.Client.SendAsync(request);
         Assert.Equal(isCompressed ? ["gzip"] : [], response.Content.Headers.ContentEncoding);
     }
@@ -192,14 +214,17 @@ public sealed class CompressionTests
         using Web web = NewWeb();
         Answer coded = Ask(web, "/tagged"), plain = Ask(web, "/tagged", "");
         Assert.Equal(("br", "W/\"v1\"", ""), (coded["Content-Encoding"], coded["ETag"], coded["Accept-Ranges"]));
-        Assert.Equal(("", "\"v1\"", "bytes", "Accept-Encoding"), (plain["Content-Encoding"], plain["ETag"], plain["Accept-Ranges"], plain["Vary"]));
+        Assert.Equal(("", "\"v1\"", "bytes", "Accept-Encoding"),
+            (plain["Content-Encoding"], plain["ETag"], plain["Accept-Ranges"], plain["Vary"]));
         foreach (string tag in (string[])["W/\"v1\"", "\"v1\""])
         {
             Answer same = Ask(web, "/tagged", $"{Takes}If-None-Match: {tag}\r\n");
-            Assert.Equal((304, "W/\"v1\"", "Accept-Encoding", ""), (same.Status, same["ETag"], same["Vary"], same["Content-Encoding"]));
+            Assert.Equal((304, "W/\"v1\"", "Accept-Encoding", ""),
+                (same.Status, same["ETag"], same["Vary"], same["Content-Encoding"]));
         }
 
-        Assert.Equal((304, "\"v1\""), (Ask(web, "/tagged", "If-None-Match: W/\"v1\"\r\n").Status, Ask(web, "/tagged", "If-None-Match: W/\"v1\"\r\n")["ETag"]));
+        Assert.Equal((304, "\"v1\""), (Ask(web, "/tagged", "If-None-Match: W/\"v1\"\r\n").Status,
+            Ask(web, "/tagged", "If-None-Match: W/\"v1\"\r\n")["ETag"]));
         // A weak match is not enough here.
         Assert.Equal(412, Ask(web, "/tagged", $"{Takes}If-Match: W/\"v1\"\r\n").Status);
     }
@@ -209,7 +234,8 @@ public sealed class CompressionTests
     {
         using Web web = NewWeb();
         Answer part = Ask(web, "/tagged", $"{Takes}Range: bytes=5-9\r\n");
-        Assert.Equal((206, _text[5..10], "", "\"v1\""), (part.Status, part.Body, part["Content-Encoding"], part["ETag"]));
+        Assert.Equal((206, _text[5..10], "", "\"v1\""),
+            (part.Status, part.Body, part["Content-Encoding"], part["ETag"]));
         // The tag of the compressed body does not identify bytes, so a range cannot be appended to what the client has.
         Answer whole = Ask(web, "/tagged", $"{Takes}Range: bytes=5-9\r\nIf-Range: W/\"v1\"\r\n");
         Assert.Equal((200, "br", _text), (whole.Status, whole["Content-Encoding"], Plain(whole)));
@@ -239,7 +265,8 @@ public sealed class CompressionTests
         peer.Send(Web.Get("/text", ""));
         Assert.Equal(_text, Web.One(peer).Body); // nothing of a body is in between
 
-        static string[] FieldsOf(Answer answer) => [.. answer.Fields.Where(static f => f.Key != "Date").Select(static f => $"{f.Key}: {f.Value}").Order()];
+        static string[] FieldsOf(Answer answer) => [.. answer.Fields.Where(static f => f.Key != "Date")
+            .Select(static f => $"{f.Key}: {f.Value}").Order()];
     }
 
     // ------------------------------------------------------------------ pieces
@@ -268,7 +295,8 @@ public sealed class CompressionTests
             expected += $"data: event {i}\n\n";
             bytes.AddRange(peer.Receive());
             Answer answer = Assert.Single(Web.Read(bytes.ToArray(), false));
-            Assert.Equal((coding, "text/event-stream", false), (answer["Content-Encoding"], answer["Content-Type"], answer.IsWhole));
+            Assert.Equal((coding, "text/event-stream", false),
+                (answer["Content-Encoding"], answer["Content-Type"], answer.IsWhole));
             byte[] room = new byte[1000];
             // Reads only the available bytes, because the stream has not ended yet.
             await using Stream plain = Inflater(new MemoryStream(Encoding.Latin1.GetBytes(answer.Body)), coding);
@@ -279,7 +307,8 @@ public sealed class CompressionTests
             {
                 web.Network.Run();
                 bytes.AddRange(peer.Receive());
-                return Assert.Single(Web.Read(bytes.ToArray(), false)) is var now && (now.IsWhole || now.Body.Length > answer.Body.Length);
+                return Assert.Single(Web.Read(bytes.ToArray(), false)) is var now
+                    && (now.IsWhole || now.Body.Length > answer.Body.Length);
             });
         }
 
@@ -389,7 +418,8 @@ public sealed class CompressionTests
         static void BeginAndForget(Web web)
         {
             using TestNetwork network = new();
-            Server server = new(new ServerOptions { Engine = network.Engine, EndPoint = network.NewEndPoint() }, () => new Forgetful(web.Server.Http));
+            Server server = new(new ServerOptions { Engine = network.Engine, EndPoint = network.NewEndPoint() },
+                () => new Forgetful(web.Server.Http));
             TestPeer peer = network.Connect(server);
             peer.Send(Web.Get("/", Takes));
             Assert.Equal("br", Web.One(peer)["Content-Encoding"]);
@@ -428,7 +458,8 @@ public sealed class CompressionTests
             Assert.Equal("Accept-Encoding", Assert.Single(answer.Headers.Vary));
             tags.Add(answer.Headers.ETag!.ToString());
             Assert.Equal("\"", tags[^1][..1]);
-            Assert.Equal(coding == "" ? _text.Length : answer.Content.Headers.ContentLength, answer.Content.Headers.ContentLength);
+            Assert.Equal(coding == "" ? _text.Length : answer.Content.Headers.ContentLength,
+                answer.Content.Headers.ContentLength);
             answer.Dispose();
             foreach (string other in (string[])["/b.png", "/c.txt", "/d.txt"])
             {
@@ -439,7 +470,8 @@ public sealed class CompressionTests
         }
 
         Assert.Equal(3, tags.Distinct().Count());
-        using HttpRequestMessage request = new(HttpMethod.Get, "/e.txt") { Headers = { { "Accept-Encoding", "gzip" } } };
+        using HttpRequestMessage request =
+            new(HttpMethod.Get, "/e.txt") { Headers = { { "Accept-Encoding", "gzip" } } };
         using HttpResponseMessage neighbour = await site.Client.SendAsync(request);
         Assert.Equal("neighbour", await neighbour.Content.ReadAsStringAsync());
 
@@ -448,7 +480,8 @@ public sealed class CompressionTests
             using HttpRequestMessage request = new(HttpMethod.Get, path);
             if (coding.Length > 0) request.Headers.Add("Accept-Encoding", coding);
             HttpResponseMessage answer = await site.Client.SendAsync(request);
-            using StreamReader reader = new(Inflater(await answer.Content.ReadAsStreamAsync(), answer.Content.Headers.ContentEncoding.SingleOrDefault("")));
+            using StreamReader reader = new(Inflater(await answer.Content.ReadAsStreamAsync(),
+                answer.Content.Headers.ContentEncoding.SingleOrDefault("")));
             return (await reader.ReadToEndAsync(), answer);
         }
     }
@@ -460,7 +493,8 @@ public sealed class CompressionTests
     {
         HttpOptions options = new() { Compression = new HttpCompression { OverTls = true } };
         await using EngineSite site = new(kind, isTls, scheduling, options);
-        site.Server.Get("/whole/{length}", static (request, response) => response.Text(_large[..int.Parse(request.Route["length"], null)]));
+        site.Server.Get("/whole/{length}",
+            static (request, response) => response.Text(_large[..int.Parse(request.Route["length"], null)]));
         site.Server.Get("/pieces/{length}", static async (request, response, stop) =>
         {
             int length = int.Parse(request.Route["length"], null);
@@ -480,8 +514,10 @@ public sealed class CompressionTests
             {
                 foreach (int length in (int[])[1, 1024, 20_000, 131_072, 131_073, 400_000])
                 {
-                    using HttpRequestMessage request = new(HttpMethod.Get, $"/{path}/{length}") { Headers = { { "Accept-Encoding", coding } } };
-                    using HttpResponseMessage answer = await site.Client.SendAsync(request, HttpCompletionOption.ResponseHeadersRead);
+                    using HttpRequestMessage request =
+                        new(HttpMethod.Get, $"/{path}/{length}") { Headers = { { "Accept-Encoding", coding } } };
+                    using HttpResponseMessage answer = await site.Client.SendAsync(request,
+                        HttpCompletionOption.ResponseHeadersRead);
                     string sent = answer.Content.Headers.ContentEncoding.SingleOrDefault("identity");
                     if (coding == "identity" || path == "pieces" || length >= 1024) Assert.Equal(coding, sent);
                     using StreamReader reader = new(Inflater(await answer.Content.ReadAsStreamAsync(), sent));
@@ -496,10 +532,12 @@ public sealed class CompressionTests
     // A large piece is compressed on the pool. If that was complete before the loop checked, the loop continued
     // immediately and sent the following piece before the large one.
     [Theory, MemberData(nameof(Kinds))]
-    public async Task Data_that_a_handler_sends_after_a_large_piece_stays_after_it(EngineKind kind, bool isTls, Scheduling scheduling)
+    public async Task Data_that_a_handler_sends_after_a_large_piece_stays_after_it(EngineKind kind, bool isTls,
+        Scheduling scheduling)
     {
         const int large = 300_000;
-        await using EngineSite site = new(kind, isTls, scheduling, new HttpOptions { Compression = new HttpCompression { OverTls = true } });
+        await using EngineSite site = new(kind, isTls, scheduling,
+            new HttpOptions { Compression = new HttpCompression { OverTls = true } });
         site.Server.Get("/", static async (request, response, stop) =>
         {
             response.Add("Content-Type", "text/plain");
@@ -512,8 +550,10 @@ public sealed class CompressionTests
         });
         await site.StartAsync();
         using HttpRequestMessage request = new(HttpMethod.Get, "/") { Headers = { { "Accept-Encoding", "gzip" } } };
-        using HttpResponseMessage answer = await site.Client.SendAsync(request, HttpCompletionOption.ResponseHeadersRead);
-        using StreamReader reader = new(Inflater(await answer.Content.ReadAsStreamAsync(), answer.Content.Headers.ContentEncoding.Single()));
+        using HttpResponseMessage answer = await site.Client.SendAsync(request,
+            HttpCompletionOption.ResponseHeadersRead);
+        using StreamReader reader = new(Inflater(await answer.Content.ReadAsStreamAsync(),
+            answer.Content.Headers.ContentEncoding.Single()));
         Assert.Equal(_large[..(large + 1_000)], await reader.ReadToEndAsync());
     }
 
@@ -532,7 +572,11 @@ public sealed class CompressionTests
         await server.StartAsync();
         foreach (string path in (string[])["text", "large", "pieces"])
         {
-            using Process curl = Process.Start(new ProcessStartInfo("/usr/bin/curl", ["--silent", "--show-error", "--max-time", "30", "--compressed", "--dump-header", "-", $"http://{server.EndPoint}/{path}"]) { RedirectStandardOutput = true })!;
+            using Process curl = Process.Start(new ProcessStartInfo("/usr/bin/curl", ["--silent", "--show-error",
+                "--max-time", "30", "--compressed", "--dump-header", "-", $"http://{server.EndPoint}/{path}"])
+            {
+                RedirectStandardOutput = true
+            })!;
             string output = await curl.StandardOutput.ReadToEndAsync();
             await curl.WaitForExitAsync();
             string[] parts = output.Split("\r\n\r\n", 2);
@@ -544,10 +588,13 @@ public sealed class CompressionTests
     [Fact]
     public void Options_are_checked()
     {
-        ArgumentException wrong = Assert.Throws<ArgumentException>(static () => new HttpServer("http://127.0.0.1:0", new HttpOptions
-        {
-            Compression = new HttpCompression { BrotliLevel = 12, GzipLevel = 0, MinimumBytes = -1, StreamLimit = -1 },
-        }));
-        foreach (string name in (string[])["BrotliLevel", "GzipLevel", "MinimumBytes", "StreamLimit"]) Assert.Contains($"Compression.{name}", wrong.Message, StringComparison.Ordinal);
+        ArgumentException wrong =
+            Assert.Throws<ArgumentException>(static () => new HttpServer("http://127.0.0.1:0", new HttpOptions
+            {
+                Compression =
+                    new HttpCompression { BrotliLevel = 12, GzipLevel = 0, MinimumBytes = -1, StreamLimit = -1 },
+            }));
+        foreach (string name in (string[])["BrotliLevel", "GzipLevel", "MinimumBytes", "StreamLimit"])
+            Assert.Contains($"Compression.{name}", wrong.Message, StringComparison.Ordinal);
     }
 }

@@ -23,7 +23,8 @@ public sealed class CookieTests
     public void The_first_one_with_the_name_is_found(string fields, string? expected)
     {
         using Web web = new();
-        web.Server.Get("/", static (request, response) => response.Text(request.Cookies["a"] is { } value ? $"<{value}>" : "none"));
+        web.Server.Get("/",
+            static (request, response) => response.Text(request.Cookies["a"] is { } value ? $"<{value}>" : "none"));
         TestPeer peer = web.Connect();
         peer.Send(Web.Get("/", fields));
         Assert.Equal(expected is null ? "none" : $"<{expected}>", Web.One(peer).Body);
@@ -33,11 +34,24 @@ public sealed class CookieTests
     {
         { new("a", "b"), "a=b; Path=/; HttpOnly; SameSite=Lax" },
         { new("a", ""), "a=; Path=/; HttpOnly; SameSite=Lax" },
-        { new("a", "!#$%&'()*+-./:<=>?@[]^_`{|}~") { IsHttpOnly = false, SameSite = HttpSameSite.Strict, Path = "/x y".Replace(' ', '_') }, "a=!#$%&'()*+-./:<=>?@[]^_`{|}~; Path=/x_y; SameSite=Strict" },
-        { new("a", "b") { Expires = new DateTimeOffset(2026, 11, 23, 1, 2, 3, TimeSpan.FromHours(1)), MaxAge = TimeSpan.FromMinutes(1.5), Domain = "example.org" }, "a=b; Expires=Mon, 23 Nov 2026 00:02:03 GMT; Max-Age=90; Domain=example.org; Path=/; HttpOnly; SameSite=Lax" },
+        { new("a", "!#$%&'()*+-./:<=>?@[]^_`{|}~")
+        {
+            IsHttpOnly = false,
+            SameSite = HttpSameSite.Strict,
+            Path = "/x y".Replace(' ', '_')
+        }, "a=!#$%&'()*+-./:<=>?@[]^_`{|}~; Path=/x_y; SameSite=Strict" },
+        { new("a", "b")
+        {
+            Expires = new DateTimeOffset(2026, 11, 23, 1, 2, 3, TimeSpan.FromHours(1)),
+            MaxAge = TimeSpan.FromMinutes(1.5),
+            Domain = "example.org"
+        }, "a=b; Expires=Mon, 23 Nov 2026 00:02:03 GMT; Max-Age=90; Domain=example.org; Path=/; HttpOnly; "
+            + "SameSite=Lax" },
         { new("a", "b") { MaxAge = TimeSpan.FromDays(-1) }, "a=b; Max-Age=0; Path=/; HttpOnly; SameSite=Lax" },
-        { new("__Host-a", "b") { IsSecure = true, SameSite = HttpSameSite.None, IsPartitioned = true }, "__Host-a=b; Path=/; Secure; HttpOnly; SameSite=None; Partitioned" },
-        { new("__Secure-a", "b") { IsSecure = true, Domain = "a.b", Path = "/x" }, "__Secure-a=b; Domain=a.b; Path=/x; Secure; HttpOnly; SameSite=Lax" },
+        { new("__Host-a", "b") { IsSecure = true, SameSite = HttpSameSite.None, IsPartitioned = true },
+            "__Host-a=b; Path=/; Secure; HttpOnly; SameSite=None; Partitioned" },
+        { new("__Secure-a", "b") { IsSecure = true, Domain = "a.b", Path = "/x" },
+            "__Secure-a=b; Domain=a.b; Path=/x; Secure; HttpOnly; SameSite=Lax" },
         { new("a", new string('b', 4095)), $"a={new string('b', 4095)}; Path=/; HttpOnly; SameSite=Lax" },
     };
 
@@ -57,12 +71,18 @@ public sealed class CookieTests
 
     private static readonly HttpCookie[] _bad =
     [
-        new("", "b"), new("a b", "c"), new("a=b", "c"), new("a;b", "c"), new("\u00e4", "c"), new("a\r\nSet-Cookie", "c"),
-        new("a", "b c"), new("a", "b;c"), new("a", "b,c"), new("a", "b\"c"), new("a", "b\\c"), new("a", "b\r\nX: y"), new("a", "\u00e4"), new("a", "b\0"), new("a", "b\x7F"), new("a", new string('b', 4096)),
-        new("a", "b") { Path = "" }, new("a", "b") { Path = "x" }, new("a", "b") { Path = "/;Domain=evil" }, new("a", "b") { Path = "/\r\n" }, new("a", "b") { Path = "/" + new string('x', 1024) },
-        new("a", "b") { Domain = "" }, new("a", "b") { Domain = "a b" }, new("a", "b") { Domain = "a;Path=/" }, new("a", "b") { Domain = "a:80" }, new("a", "b") { Domain = "a\r\n" },
-        new("a", "b") { SameSite = HttpSameSite.None }, new("a", "b") { IsPartitioned = true }, new("a", "b") { SameSite = (HttpSameSite)7 },
-        new("__Secure-a", "b"), new("__secure-a", "b"), new("__Host-a", "b"), new("__Host-a", "b") { IsSecure = true, Path = "/x" }, new("__HOST-a", "b") { IsSecure = true, Domain = "a" },
+        new("", "b"), new("a b", "c"), new("a=b", "c"), new("a;b", "c"), new("\u00e4", "c"),
+        new("a\r\nSet-Cookie", "c"),
+        new("a", "b c"), new("a", "b;c"), new("a", "b,c"), new("a", "b\"c"), new("a", "b\\c"), new("a", "b\r\nX: y"),
+        new("a", "\u00e4"), new("a", "b\0"), new("a", "b\x7F"), new("a", new string('b', 4096)),
+        new("a", "b") { Path = "" }, new("a", "b") { Path = "x" }, new("a", "b") { Path = "/;Domain=evil" },
+        new("a", "b") { Path = "/\r\n" }, new("a", "b") { Path = "/" + new string('x', 1024) },
+        new("a", "b") { Domain = "" }, new("a", "b") { Domain = "a b" }, new("a", "b") { Domain = "a;Path=/" },
+        new("a", "b") { Domain = "a:80" }, new("a", "b") { Domain = "a\r\n" },
+        new("a", "b") { SameSite = HttpSameSite.None }, new("a", "b") { IsPartitioned = true },
+        new("a", "b") { SameSite = (HttpSameSite)7 },
+        new("__Secure-a", "b"), new("__secure-a", "b"), new("__Host-a", "b"),
+        new("__Host-a", "b") { IsSecure = true, Path = "/x" }, new("__HOST-a", "b") { IsSecure = true, Domain = "a" },
     ];
 
     [Fact]
@@ -79,7 +99,8 @@ public sealed class CookieTests
                     response.SetCookie(cookie);
                     taken.Add($"{cookie.Name}={cookie.Value}");
                 }
-                catch (InvalidOperationException e) when (e.Message.StartsWith("The cookie cannot be set: ", StringComparison.Ordinal))
+                catch (InvalidOperationException e)
+                    when (e.Message.StartsWith("The cookie cannot be set: ", StringComparison.Ordinal))
                 {
                     // The correct order.
                 }

@@ -9,10 +9,12 @@ public sealed partial class LogTests
 {
     private static readonly TimeSpan _patience = TimeSpan.FromSeconds(30);
 
-    [GeneratedRegex("""^\S+ - - \[\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d \+0000\] "(?<rest>.*)$""")] private static partial Regex Line();
+    [GeneratedRegex("""^\S+ - - \[\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d \+0000\] "(?<rest>.*)$""")]
+    private static partial Regex Line();
 
     /// <summary>The text after the time in each line.</summary>
-    private static string[] Lines(byte[] log) => [.. Encoding.Latin1.GetString(log).Split('\n')[..^1].Select(static l => Line().Match(l) is { Success: true } match ? match.Groups["rest"].Value : l)];
+    private static string[] Lines(byte[] log) => [.. Encoding.Latin1.GetString(log).Split('\n')[..^1]
+        .Select(static l => Line().Match(l) is { Success: true } match ? match.Groups["rest"].Value : l)];
 
     [Fact]
     public async Task Each_answer_is_a_line_and_nothing_in_it_becomes_another()
@@ -23,12 +25,19 @@ public sealed partial class LogTests
         {
             web.Network.RethrowsExceptions = false;
             web.Server.Get("/{*path}", static (_, response) => response.Text("hello"));
-            web.Server.Get("/pieces", static async (_, response, stop) => { await response.WriteAsync(new byte[20_000], stop); await response.WriteAsync(new byte[5], stop); });
+            web.Server.Get("/pieces", static async (_, response, stop) =>
+            {
+                await response.WriteAsync(new byte[20_000], stop);
+                await response.WriteAsync(new byte[5], stop);
+            });
             web.Server.Get("/large", static (_, response) => response.Bytes(new byte[200_000]));
             web.Server.Get("/bad", static (_, _) => throw new InvalidOperationException("mine"));
-            web.Server.Get("/never", static async (_, _, stop) => await new TaskCompletionSource().Task.WaitAsync(stop));
+            web.Server.Get("/never",
+                static async (_, _, stop) => await new TaskCompletionSource().Task.WaitAsync(stop));
             TestPeer peer = web.Connect();
-            peer.Send(Web.Get("/a?b=c", "Referer: http://r/\r\nUser-Agent: me \" \\ \x1b[31m \t \u00e4\r\n".Replace("\x1b", "\x7e", StringComparison.Ordinal)) + Web.Get("/a\\b|{c}") + Web.Get("/pieces") + Web.Get("/large") + Web.Get("/a", verb: "HEAD") + Web.Get("/a", verb: "PUT"));
+            peer.Send(Web.Get("/a?b=c", "Referer: http://r/\r\nUser-Agent: me \" \\ \x1b[31m \t \u00e4\r\n".Replace(
+                "\x1b", "\x7e", StringComparison.Ordinal)) + Web.Get("/a\\b|{c}") + Web.Get("/pieces")
+                + Web.Get("/large") + Web.Get("/a", verb: "HEAD") + Web.Get("/a", verb: "PUT"));
             peer.Send("GET /old HTTP/1.0\r\n\r\n");
             peer.Receive();
             TestPeer bad = web.Connect(), broken = web.Connect(), slow = web.Connect(), gone = web.Connect();
@@ -67,7 +76,8 @@ public sealed partial class LogTests
         using (Web web = new(new HttpOptions { Log = log }))
         {
             TestPeer peer = web.Connect();
-            peer.Send(Web.Get("/" + new string('x', 5000), $"User-Agent: {new string('"', 5000)}\r\nReferer: {new string('r', 2040)}\r\n"));
+            peer.Send(Web.Get("/" + new string('x', 5000),
+                $"User-Agent: {new string('"', 5000)}\r\nReferer: {new string('r', 2040)}\r\n"));
             Assert.Equal(404, Web.One(peer).Status);
         }
 
@@ -85,7 +95,8 @@ public sealed partial class LogTests
 
         internal int Failures { get; set; }
 
-        public override async ValueTask WriteAsync(ReadOnlyMemory<byte> buffer, CancellationToken cancellationToken = default)
+        public override async ValueTask WriteAsync(ReadOnlyMemory<byte> buffer,
+            CancellationToken cancellationToken = default)
         {
             Waits.TrySetResult();
             await Go.Task;
@@ -118,7 +129,8 @@ public sealed partial class LogTests
         int written = lines.Count(static l => l.StartsWith("GET ", StringComparison.Ordinal));
         Assert.Equal(Count, written + log.LostLines);
         Assert.Contains(lines, static l => l.StartsWith("# ", StringComparison.Ordinal));
-        Assert.Equal(log.LostLines, lines.Where(static l => l.StartsWith("# ", StringComparison.Ordinal)).Sum(static l => long.Parse(l.Split(' ')[1], System.Globalization.CultureInfo.InvariantCulture)));
+        Assert.Equal(log.LostLines, lines.Where(static l => l.StartsWith("# ", StringComparison.Ordinal))
+            .Sum(static l => long.Parse(l.Split(' ')[1], System.Globalization.CultureInfo.InvariantCulture)));
         Assert.Equal(failures == 0, log.Failure is null);
     }
 }

@@ -28,18 +28,21 @@ public sealed class MetricsTests : IDisposable
         {
             // Two meters have this name; only the one of this package counts. Its last instrument shows that all have
             // been published.
-            if (instrument.Meter.Name != "Whimbrel" || !instrument.Name.StartsWith("http.", StringComparison.Ordinal)) return;
+            if (instrument.Meter.Name != "Whimbrel" || !instrument.Name.StartsWith("http.", StringComparison.Ordinal))
+                return;
             lock (_seen)
             {
                 Assert.Equal(instrument.Name == Active ? "{request}" : "s", instrument.Unit);
-                if (_wanted.Count == 0 || _wanted.Contains(instrument.Name)) listener.EnableMeasurementEvents(instrument);
+                if (_wanted.Count == 0 || _wanted.Contains(instrument.Name))
+                    listener.EnableMeasurementEvents(instrument);
             }
 
             if (instrument.Name == Active) _active = instrument;
             if (instrument.Name == Server) _isMade.Set();
         };
         _listener.SetMeasurementEventCallback<long>((instrument, value, tags, _) => See(instrument.Name, value, tags));
-        _listener.SetMeasurementEventCallback<double>((instrument, value, tags, _) => See(instrument.Name, value, tags));
+        _listener.SetMeasurementEventCallback<double>(
+            (instrument, value, tags, _) => See(instrument.Name, value, tags));
     }
 
     public void Dispose() => _listener.Dispose();
@@ -70,7 +73,8 @@ public sealed class MetricsTests : IDisposable
     {
         lock (_seen)
         {
-            return [.. _seen.Where(m => m.Name == name).Select(m => FormattableString.Invariant($"{m.Value:0.###} {m.Tags["http.request.method"]} {m.Tags.GetValueOrDefault("http.response.status_code", "-")} {m.Tags.GetValueOrDefault("http.route", "-")} {m.Tags.GetValueOrDefault("error.type", "-")}"))];
+            return [.. _seen.Where(m => m.Name == name).Select(m => FormattableString.Invariant(
+                $"{m.Value:0.###} {m.Tags["http.request.method"]} {m.Tags.GetValueOrDefault("http.response.status_code", "-")} {m.Tags.GetValueOrDefault("http.route", "-")} {m.Tags.GetValueOrDefault("error.type", "-")}"))];
         }
     }
 
@@ -100,7 +104,8 @@ public sealed class MetricsTests : IDisposable
         web.Server.Get("/busy", static (_, response) => response.Fail(503));
         web.Server.Get("/large", static (_, response) => response.Bytes(new byte[300_000]));
         TestPeer peer = web.Connect();
-        peer.Send(Web.Get("/now/1?x=y") + Web.Get("/now/2", verb: "HEAD") + Web.Get("/late") + Web.Get("/nowhere") + Web.Get("/late", verb: "PUT") + Web.Get("/now/3", verb: "BREW") + Web.Get("/busy") + Web.Get("/large"));
+        peer.Send(Web.Get("/now/1?x=y") + Web.Get("/now/2", verb: "HEAD") + Web.Get("/late") + Web.Get("/nowhere")
+            + Web.Get("/late", verb: "PUT") + Web.Get("/now/3", verb: "BREW") + Web.Get("/busy") + Web.Get("/large"));
         web.Network.Advance(TimeSpan.FromMilliseconds(100));
         Assert.Equal(1, Sum(Active));
         web.Network.Advance(TimeSpan.FromSeconds(1));
@@ -139,7 +144,8 @@ public sealed class MetricsTests : IDisposable
         lock (_seen)
         {
             Assert.All(_seen, static m => Assert.Equal("http", m.Tags["url.scheme"]));
-            Assert.Equal(["1.0", "1.1"], _seen.Where(static m => m.Name == Server).Select(static m => m.Tags["network.protocol.version"]).Distinct().Order());
+            Assert.Equal(["1.0", "1.1"], _seen.Where(static m => m.Name == Server)
+                .Select(static m => m.Tags["network.protocol.version"]).Distinct().Order());
         }
     }
 
@@ -147,18 +153,28 @@ public sealed class MetricsTests : IDisposable
     public void A_truncated_request_is_recorded_with_the_cause_and_is_no_longer_active()
     {
         Listen();
-        using Web web = new(new HttpOptions { BodyTimeout = TimeSpan.FromSeconds(2), RateGrace = TimeSpan.FromSeconds(1) });
+        using Web web =
+            new(new HttpOptions { BodyTimeout = TimeSpan.FromSeconds(2), RateGrace = TimeSpan.FromSeconds(1) });
         web.Network.RethrowsExceptions = false;
         web.Server.Get("/never", static async (_, _, stop) => await new TaskCompletionSource().Task.WaitAsync(stop));
         web.Server.Get("/deaf", static (_, _, _) => new ValueTask(new TaskCompletionSource().Task));
-        web.Server.Get("/begun", static async (_, response, stop) => { await response.WriteAsync(new byte[5], stop); await new TaskCompletionSource().Task.WaitAsync(stop); });
-        web.Server.Get("/mine", static (request, _, _) => { request.Session.Abort(); return new ValueTask(new TaskCompletionSource().Task); });
+        web.Server.Get("/begun", static async (_, response, stop) =>
+        {
+            await response.WriteAsync(new byte[5], stop);
+            await new TaskCompletionSource().Task.WaitAsync(stop);
+        });
+        web.Server.Get("/mine", static (request, _, _) =>
+        {
+            request.Session.Abort();
+            return new ValueTask(new TaskCompletionSource().Task);
+        });
         web.Server.Post("/body", static (request, response) => response.Bytes(request.BodyBytes));
         TestPeer[] peers = [.. Enumerable.Range(0, 7).Select(_ => web.Connect())];
         peers[0].Send(Web.Get("/never"));
         peers[1].Send(Web.Get("/deaf"));
         peers[2].Send(Web.Get("/begun"));
-        foreach (TestPeer uploads in peers[3..6]) uploads.Send("POST /body HTTP/1.1\r\nHost: a\r\nContent-Length: 400\r\n\r\nab");
+        foreach (TestPeer uploads in peers[3..6])
+            uploads.Send("POST /body HTTP/1.1\r\nHost: a\r\nContent-Length: 400\r\n\r\nab");
         peers[6].Send(Web.Get("/mine"));
         web.Network.Advance(TimeSpan.FromMilliseconds(500));
         Assert.Equal((6, 1), (Sum(Active), Told(Server).Length));
@@ -192,7 +208,8 @@ public sealed class MetricsTests : IDisposable
         using Web web = new();
         web.Server.WebSocket("/chat", static () => new Chat());
         TestPeer peer = web.Connect();
-        peer.Send(Web.Get("/chat", "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"));
+        peer.Send(Web.Get("/chat", "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: "
+            + "13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"));
         web.Network.Advance(TimeSpan.FromSeconds(3));
         peer.Reset();
         web.Network.Advance(TimeSpan.FromSeconds(1));
@@ -247,7 +264,8 @@ public sealed class MetricsTests : IDisposable
         TestPeer peer = web.Connect();
         peer.Send(Web.Get("/") + Web.Get("/"));
         Assert.Equal([404, 404], Web.Read(peer).Select(static a => a.Status));
-        Assert.Contains(web.Notices, static n => n.Kind == DiagnosticEventKind.UserException && n.Message.Contains("listener of the meter", StringComparison.Ordinal));
+        Assert.Contains(web.Notices, static n => n.Kind == DiagnosticEventKind.UserException
+            && n.Message.Contains("listener of the meter", StringComparison.Ordinal));
     }
 
     // ------------------------------------------------------------------ clients
@@ -273,7 +291,8 @@ public sealed class MetricsTests : IDisposable
         Ask(() => asker.Ask(HttpVerb.Delete));
         peer.Advance(TimeSpan.FromMilliseconds(100));
         Ask(() => asker.Ask(new HttpClientRequest("BREW", new Uri("http://a.test:8080/"))));
-        peer.Send("okHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nHTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\n");
+        peer.Send("okHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nHTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 404 Not "
+            + "Found\r\nContent-Length: 2\r\n\r\n");
         peer.Advance(TimeSpan.FromMilliseconds(100));
         Assert.Equal(["0.1 DELETE 404 - 404"], Told(Client));
         peer.Send("noHTTP/1.0 201 Created\r\nContent-Length: 0\r\nConnection: keep-alive\r\n\r\n");
@@ -283,8 +302,11 @@ public sealed class MetricsTests : IDisposable
         peer.Send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n");
         peer.Reset();
         peer.Advance(TimeSpan.FromMilliseconds(100));
-        Assert.Equal(["0.1 DELETE 404 - 404", "0.1 _OTHER 201 - -", "0.1 GET 200 - -", "0.1 GET - - ConnectionLost", "0.1 GET - - ConnectionLost"], Told(Client));
-        lock (_seen) Assert.All(_seen, static m => Assert.Equal(("a.test", "8080", "http"), (m.Tags["server.address"], m.Tags["server.port"], m.Tags["url.scheme"])));
+        Assert.Equal(["0.1 DELETE 404 - 404", "0.1 _OTHER 201 - -", "0.1 GET 200 - -", "0.1 GET - - ConnectionLost",
+            "0.1 GET - - ConnectionLost"], Told(Client));
+        lock (_seen)
+            Assert.All(_seen, static m => Assert.Equal(("a.test", "8080", "http"),
+                (m.Tags["server.address"], m.Tags["server.port"], m.Tags["url.scheme"])));
 
         void Ask(Func<SendResult> ask) => peer.OnLoop(() => Assert.Equal(SendResult.Queued, ask()));
     }
@@ -309,9 +331,11 @@ public sealed class MetricsTests : IDisposable
         {
             while (await line.HeadAsync() is { } head)
             {
-                if (head.StartsWith("GET /old ", StringComparison.Ordinal)) await line.SendAsync("HTTP/1.1 302 Found\r\nLocation: /new\r\nContent-Length: 0\r\n\r\n");
+                if (head.StartsWith("GET /old ", StringComparison.Ordinal))
+                    await line.SendAsync("HTTP/1.1 302 Found\r\nLocation: /new\r\nContent-Length: 0\r\n\r\n");
                 else if (head.StartsWith("GET /new ", StringComparison.Ordinal)) await line.OkAsync();
-                else if (head.StartsWith("GET /bad ", StringComparison.Ordinal)) await line.SendAsync("no answer\r\n\r\n");
+                else if (head.StartsWith("GET /bad ", StringComparison.Ordinal))
+                    await line.SendAsync("no answer\r\n\r\n");
                 else await line.EndAsync();
             }
         });
@@ -320,23 +344,31 @@ public sealed class MetricsTests : IDisposable
         await using (HttpPool pool = new())
         await using (HttpPool hasty = new(new HttpClientOptions { RequestTimeout = TimeSpan.FromMilliseconds(50) }))
         {
-            Assert.Equal(200, (await pool.FetchAsync(new HttpClientRequest(HttpVerb.Get, script.Url + "/old")).AsTask().WaitAsync(Script.Patience)).Status);
-            await Assert.ThrowsAsync<HttpClientException>(() => pool.GetAsync(script.Url + "/bad").AsTask().WaitAsync(Script.Patience));
-            await Assert.ThrowsAsync<HttpClientException>(() => hasty.GetAsync(script.Url + "/never").AsTask().WaitAsync(Script.Patience));
+            Assert.Equal(200, (await pool.FetchAsync(new HttpClientRequest(HttpVerb.Get, script.Url + "/old")).AsTask()
+                .WaitAsync(Script.Patience)).Status);
+            await Assert.ThrowsAsync<HttpClientException>(() => pool.GetAsync(script.Url + "/bad").AsTask()
+                .WaitAsync(Script.Patience));
+            await Assert.ThrowsAsync<HttpClientException>(() => hasty.GetAsync(script.Url + "/never").AsTask()
+                .WaitAsync(Script.Patience));
             using CancellationTokenSource given = new();
             Task<HttpClientResponse> up = pool.GetAsync(script.Url + "/never", given.Token).AsTask();
             given.Cancel();
             await Assert.ThrowsAnyAsync<OperationCanceledException>(() => up.WaitAsync(Script.Patience));
-            await Assert.ThrowsAsync<HttpClientException>(() => pool.GetAsync(closed + "/").AsTask().WaitAsync(Script.Patience));
+            await Assert.ThrowsAsync<HttpClientException>(() => pool.GetAsync(closed + "/").AsTask()
+                .WaitAsync(Script.Patience));
         }
 
-        string[] told = [.. Told(Client).Select(static line => line[(line.IndexOf(' ', StringComparison.Ordinal) + 1)..])];
-        Assert.Equal(["GET 302 - -", "GET 200 - -", "GET - - Protocol", "GET - - RequestTimeout", "GET - - System.OperationCanceledException", "GET - - Refused"], told);
+        string[] told = [.. Told(Client)
+            .Select(static line => line[(line.IndexOf(' ', StringComparison.Ordinal) + 1)..])];
+        Assert.Equal(["GET 302 - -", "GET 200 - -", "GET - - Protocol", "GET - - RequestTimeout",
+            "GET - - System.OperationCanceledException", "GET - - Refused"], told);
         lock (_seen)
         {
             Assert.All(_seen, static m => Assert.InRange(m.Value, 1e-7, Script.Patience.TotalSeconds));
             Assert.InRange(_seen[3].Value, 0.01, Script.Patience.TotalSeconds);
-            Assert.All(_seen[..5], m => Assert.Equal(new Uri(script.Url).Port.ToString(System.Globalization.CultureInfo.InvariantCulture), m.Tags["server.port"]));
+            Assert.All(_seen[..5],
+                m => Assert.Equal(new Uri(script.Url).Port.ToString(System.Globalization.CultureInfo.InvariantCulture),
+                    m.Tags["server.port"]));
         }
     }
 
@@ -349,7 +381,8 @@ public sealed class MetricsTests : IDisposable
         Listen();
         await using Script script = new(static line => line.AnswerAllAsync(Script.Ok));
         await using HttpPool pool = new(new HttpClientOptions { Engine = engine });
-        Assert.Equal("ok", Encoding.ASCII.GetString((await pool.FetchAsync(new HttpClientRequest(HttpVerb.Get, script.Url)).AsTask().WaitAsync(Script.Patience)).Body));
+        Assert.Equal("ok", Encoding.ASCII.GetString((await pool
+            .FetchAsync(new HttpClientRequest(HttpVerb.Get, script.Url)).AsTask().WaitAsync(Script.Patience)).Body));
         await noticed.Task.WaitAsync(Script.Patience);
 
         // On a busy machine there are other diagnostic events, about a delayed loop.

@@ -29,7 +29,8 @@ public sealed class TracesTests : IDisposable
         _listener = new ActivityListener
         {
             ShouldListenTo = static source => source.Name == "Whimbrel",
-            Sample = (ref ActivityCreationOptions<ActivityContext> _) => _samplerThrows ? throw new InvalidOperationException("a sampler") : ActivitySamplingResult.AllDataAndRecorded,
+            Sample = (ref ActivityCreationOptions<ActivityContext> _) => _samplerThrows
+                ? throw new InvalidOperationException("a sampler") : ActivitySamplingResult.AllDataAndRecorded,
             ActivityStopped = activity =>
             {
                 lock (_ended) _ended.Add(activity);
@@ -41,7 +42,8 @@ public sealed class TracesTests : IDisposable
     /// <summary>Ended activities: <c>name status error</c>, dashes for missing values.</summary>
     private string[] Told()
     {
-        lock (_ended) return [.. _ended.Select(static a => $"{a.Kind} {a.DisplayName} {a.GetTagItem("http.response.status_code") ?? "-"} {a.GetTagItem("error.type") ?? "-"} {a.Status}")];
+        lock (_ended) return [.. _ended.Select(static a => $"{a.Kind} {a.DisplayName} "
+            + $"{a.GetTagItem("http.response.status_code") ?? "-"} {a.GetTagItem("error.type") ?? "-"} {a.Status}")];
     }
 
     // ------------------------------------------------------------------ servers
@@ -62,15 +64,21 @@ public sealed class TracesTests : IDisposable
             response.Text("late");
         });
         TestPeer peer = web.Connect();
-        peer.Send(Web.Get("/now/1?secret=x", $"Traceparent: 00-{Trace}-{Span}-01\r\nTracestate: a=b\r\n") + Web.Get("/late") + Web.Get("/now/2", $"Traceparent: 00-{Trace}-no\r\n") + Web.Get("/nowhere", verb: "BREW"));
+        peer.Send(Web.Get("/now/1?secret=x", $"Traceparent: 00-{Trace}-{Span}-01\r\nTracestate: a=b\r\n") + Web.Get(
+            "/late") + Web.Get("/now/2", $"Traceparent: 00-{Trace}-no\r\n") + Web.Get("/nowhere", verb: "BREW"));
         web.Network.Advance(TimeSpan.FromSeconds(1));
         Assert.Same(outer, Activity.Current);
         Assert.Equal(["200 hello", "200 late", "200 hello", "501 501 Not Implemented\r\n"], Web.Answers(peer));
-        Assert.Equal(["Server GET /now/{id} 200 - Unset", "Server GET /late 200 - Unset", "Server GET /now/{id} 200 - Unset", "Server HTTP 501 501 Error"], Told());
-        Assert.Equal((Trace, Span, "a=b"), (_ended[0].TraceId.ToHexString(), _ended[0].ParentSpanId.ToHexString(), _ended[0].TraceStateString));
-        Assert.All(_ended[1..], static a => Assert.Equal((default, false), (a.ParentSpanId, a.TraceId.ToHexString() == Trace)));
+        Assert.Equal(["Server GET /now/{id} 200 - Unset", "Server GET /late 200 - Unset",
+            "Server GET /now/{id} 200 - Unset", "Server HTTP 501 501 Error"], Told());
+        Assert.Equal((Trace, Span, "a=b"),
+            (_ended[0].TraceId.ToHexString(), _ended[0].ParentSpanId.ToHexString(), _ended[0].TraceStateString));
+        Assert.All(_ended[1..],
+            static a => Assert.Equal((default, false), (a.ParentSpanId, a.TraceId.ToHexString() == Trace)));
         Assert.Equal([_ended[0], _ended[1], _ended[1], _ended[2]], within);
-        Assert.Equal(("GET", "http", "/now/1", "a", 80), (_ended[0].GetTagItem("http.request.method"), _ended[0].GetTagItem("url.scheme"), _ended[0].GetTagItem("url.path"), _ended[0].GetTagItem("server.address"), _ended[0].GetTagItem("server.port")));
+        Assert.Equal(("GET", "http", "/now/1", "a", 80), (_ended[0].GetTagItem("http.request.method"),
+            _ended[0].GetTagItem("url.scheme"), _ended[0].GetTagItem("url.path"),
+            _ended[0].GetTagItem("server.address"), _ended[0].GetTagItem("server.port")));
     }
 
     [Fact]
@@ -89,9 +97,11 @@ public sealed class TracesTests : IDisposable
         web.Network.Advance(TimeSpan.FromMilliseconds(100));
         bad.Send(Web.Get("/bad"));
         web.Network.Advance(TimeSpan.FromMilliseconds(100));
-        chat.Send(Web.Get("/chat", "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"));
+        chat.Send(Web.Get("/chat", "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: "
+            + "13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"));
         web.Network.Advance(TimeSpan.FromMilliseconds(100));
-        Assert.Equal(["Server GET /never - PeerReset Error", "Server GET /bad 500 System.InvalidOperationException Error", "Server GET /chat 101 - Unset"], Told());
+        Assert.Equal(["Server GET /never - PeerReset Error",
+            "Server GET /bad 500 System.InvalidOperationException Error", "Server GET /chat 101 - Unset"], Told());
         Assert.Null(Activity.Current);
     }
 
@@ -108,7 +118,8 @@ public sealed class TracesTests : IDisposable
         TestPeer peer = web.Connect();
         peer.Send(Web.Get("/") + Web.Get("/"));
         Assert.Equal([404, 404], Web.Read(peer).Select(static a => a.Status));
-        Assert.Contains(web.Notices, static n => n.Kind == DiagnosticEventKind.UserException && n.Message.Contains("activities", StringComparison.Ordinal));
+        Assert.Contains(web.Notices, static n => n.Kind == DiagnosticEventKind.UserException
+            && n.Message.Contains("activities", StringComparison.Ordinal));
         Assert.Same(outer, Activity.Current);
     }
 
@@ -135,7 +146,8 @@ public sealed class TracesTests : IDisposable
         {
             while (await line.HeadAsync() is { } head)
             {
-                if (head.StartsWith("GET /old", StringComparison.Ordinal)) await line.SendAsync("HTTP/1.1 302 Found\r\nLocation: /new\r\nContent-Length: 0\r\n\r\n");
+                if (head.StartsWith("GET /old", StringComparison.Ordinal))
+                    await line.SendAsync("HTTP/1.1 302 Found\r\nLocation: /new\r\nContent-Length: 0\r\n\r\n");
                 else if (head.StartsWith("GET /cut", StringComparison.Ordinal)) return;
                 else await line.SendAsync("HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n");
             }
@@ -143,13 +155,17 @@ public sealed class TracesTests : IDisposable
         using Activity outer = new Activity("what asks").Start();
         outer.TraceStateString = "a=b";
         await using HttpPool pool = new();
-        Assert.Equal(404, (await pool.FetchAsync(new HttpClientRequest(HttpVerb.Get, script.Url + "/old?secret=x")).AsTask().WaitAsync(Script.Patience)).Status);
+        Assert.Equal(404, (await pool.FetchAsync(new HttpClientRequest(HttpVerb.Get, script.Url + "/old?secret=x"))
+            .AsTask().WaitAsync(Script.Patience)).Status);
         Assert.Same(outer, Activity.Current);
-        await Assert.ThrowsAsync<HttpClientException>(() => pool.FetchAsync(new HttpClientRequest(HttpVerb.Get, script.Url + "/cut")).AsTask().WaitAsync(Script.Patience));
-        Assert.Equal(["Client GET 302 - Unset", "Client GET 404 404 Error", "Client GET - ConnectionLost Error"], Told());
+        await Assert.ThrowsAsync<HttpClientException>(() => pool
+            .FetchAsync(new HttpClientRequest(HttpVerb.Get, script.Url + "/cut")).AsTask().WaitAsync(Script.Patience));
+        Assert.Equal(["Client GET 302 - Unset", "Client GET 404 404 Error", "Client GET - ConnectionLost Error"],
+            Told());
         Assert.All(_ended, a => Assert.Equal((outer.TraceId, outer.SpanId), (a.TraceId, a.ParentSpanId)));
         // The request on the cut connection may have been sent twice, within the same activity.
-        Assert.Equal(_ended.Select(static a => a.Id), script.Heads.Select(static h => Value(h, "traceparent")).Distinct());
+        Assert.Equal(_ended.Select(static a => a.Id),
+            script.Heads.Select(static h => Value(h, "traceparent")).Distinct());
         Assert.All(script.Heads, static h => Assert.Equal("a=b", Value(h, "tracestate")));
         Assert.Equal($"{script.Url}/old?*", _ended[0].GetTagItem("url.full"));
     }
@@ -188,7 +204,8 @@ public sealed class TracesTests : IDisposable
 
         internal SendResult Ask(HttpClientRequest request) => Request(request);
 
-        protected override void OnResponse(HttpResponseHead head) => Told.Add($"{head.Status} in {Activity.Current?.OperationName}");
+        protected override void OnResponse(HttpResponseHead head) =>
+            Told.Add($"{head.Status} in {Activity.Current?.OperationName}");
 
         protected override bool OnSwitched(HttpResponseHead head)
         {
@@ -208,7 +225,9 @@ public sealed class TracesTests : IDisposable
         own.Add("Traceparent", "mine");
         Ask(() => asker.Ask(HttpVerb.Get, "/before"), () => asker.Ask(own));
         Listen();
-        Ask(() => asker.Ask(HttpVerb.Get, "/one?secret=x"), () => asker.Ask(new HttpClientRequest("BREW", new Uri("http://a.test:8080/two?secret=x"))), () => asker.Ask(own));
+        Ask(() => asker.Ask(HttpVerb.Get, "/one?secret=x"),
+            () => asker.Ask(new HttpClientRequest("BREW", new Uri("http://a.test:8080/two?secret=x"))),
+            () => asker.Ask(own));
         peer.OnLoop(() => Assert.Equal(SendResult.Full, asker.Ask(HttpVerb.Get, "/beyond the limit")));
         string[] heads = peer.ReceiveText().Split("\r\n\r\n", StringSplitOptions.RemoveEmptyEntries);
         for (int i = 0; i < 4; i++) peer.Send($"HTTP/1.1 20{i} OK\r\nContent-Length: 0\r\n\r\n");
@@ -216,10 +235,13 @@ public sealed class TracesTests : IDisposable
         peer.Reset();
         Assert.Equal("Client GET - ConnectionLost Error", Told()[^1]);
         Assert.Equal(["200 in what asks", "201 in what asks", "202 in what asks", "203 in what asks"], asker.Told);
-        Assert.Equal([outer.Id, "mine", _ended[0].Id, _ended[1].Id, "mine"], heads.Select(static h => Value(h, "traceparent")));
+        Assert.Equal([outer.Id, "mine", _ended[0].Id, _ended[1].Id, "mine"],
+            heads.Select(static h => Value(h, "traceparent")));
         Assert.Equal(["a=b", "-", "a=b", "a=b", "-"], heads.Select(static h => Value(h, "tracestate")));
-        Assert.All(_ended, a => Assert.Equal((outer.SpanId, "a.test", (object)8080), (a.ParentSpanId, a.GetTagItem("server.address"), a.GetTagItem("server.port"))));
-        Assert.Equal(["http://a.test:8080/one?*", "http://a.test:8080/two?*", "http://a.test:8080/own"], _ended.Select(static a => a.GetTagItem("url.full")));
+        Assert.All(_ended, a => Assert.Equal((outer.SpanId, "a.test", (object)8080),
+            (a.ParentSpanId, a.GetTagItem("server.address"), a.GetTagItem("server.port"))));
+        Assert.Equal(["http://a.test:8080/one?*", "http://a.test:8080/two?*", "http://a.test:8080/own"],
+            _ended.Select(static a => a.GetTagItem("url.full")));
         Assert.Same(outer, Activity.Current);
 
         void Ask(params Func<SendResult>[] asks) => peer.OnLoop(() => Assert.All(asks, ask =>
@@ -277,5 +299,6 @@ public sealed class TracesTests : IDisposable
     }
 
     private static string Value(string head, string name) =>
-        Assert.Single(head.Split("\r\n").Where(line => line.StartsWith(name + ":", StringComparison.OrdinalIgnoreCase)).DefaultIfEmpty(name + ":-"))[(name.Length + 1)..].Trim();
+        Assert.Single(head.Split("\r\n").Where(line => line.StartsWith(name + ":", StringComparison.OrdinalIgnoreCase))
+            .DefaultIfEmpty(name + ":-"))[(name.Length + 1)..].Trim();
 }

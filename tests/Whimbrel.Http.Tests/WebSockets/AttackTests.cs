@@ -11,12 +11,19 @@ public sealed class AttackTests
 {
     private const int Limit = 64 * 1024;
 
-    private static WebSocketOptions Packing(int limit = Limit, bool forgets = true) => new() { MessageLimitBytes = limit, Deflate = new WebSocketDeflate { Forgets = forgets, PeerForgets = forgets } };
+    private static WebSocketOptions Packing(int limit = Limit, bool forgets = true) => new()
+    {
+        MessageLimitBytes = limit,
+        Deflate = new WebSocketDeflate { Forgets = forgets, PeerForgets = forgets }
+    };
 
     private static CaseLink Open(WebSocketRole role, WebSocketOptions options) =>
-        new(role, options, role == WebSocketRole.Client && options.Deflate!.PeerForgets ? "permessage-deflate; server_no_context_takeover" : "permessage-deflate");
+        new(role, options, role == WebSocketRole.Client && options.Deflate!.PeerForgets
+            ? "permessage-deflate; server_no_context_takeover"
+            : "permessage-deflate");
 
-    private static void Send(CaseLink link, WebSocketRole role, int first, byte[] payload) => link.Send(new CaseFrame((byte)first, payload).Bytes(role, 0x1234_5678));
+    private static void Send(CaseLink link, WebSocketRole role, int first, byte[] payload) =>
+        link.Send(new CaseFrame((byte)first, payload).Bytes(role, 0x1234_5678));
 
     private static List<string> Events(CaseLink link, WebSocketRole role) => Case.Events(link.Received, role);
 
@@ -35,15 +42,18 @@ public sealed class AttackTests
                 byte[] sent = fragment == bomb.Length ? bomb[..60_000] : bomb;
                 using CaseLink link = Open(role, Packing());
                 long before = GC.GetAllocatedBytesForCurrentThread();
-                for (int at = 0; at < sent.Length && link.Session.Cause is null && !link.Peer.IsSessionFinished; at += fragment)
+                for (int at = 0; at < sent.Length && link.Session.Cause is null && !link.Peer.IsSessionFinished;
+                    at += fragment)
                 {
                     bool isLast = at + fragment >= sent.Length;
-                    Send(link, role, (isLast ? 0x80 : 0) | (at == 0 ? 0x42 : 0), sent[at..Math.Min(at + fragment, sent.Length)]);
+                    Send(link, role, (isLast ? 0x80 : 0) | (at == 0 ? 0x42 : 0),
+                        sent[at..Math.Min(at + fragment, sent.Length)]);
                 }
 
                 Assert.Equal(["Close 1009"], Events(link, role));
                 Assert.Equal(0, link.Session.Messages);
-                Assert.InRange(GC.GetAllocatedBytesForCurrentThread() - before, 0, 4_000_000); // most of it by the test itself
+                // most of it by the test itself
+                Assert.InRange(GC.GetAllocatedBytesForCurrentThread() - before, 0, 4_000_000);
             }
         }
     }
@@ -65,7 +75,8 @@ public sealed class AttackTests
     [Fact]
     public void A_message_within_the_limit_is_taken_however_well_it_was_compressed()
     {
-        byte[] alphabet = [.. Enumerable.Range(0, 1024 * 1024).Select(static i => (byte)('a' + i % 26))]; // of browsers: 300 times as long as what was sent
+        // of browsers: 300 times as long as what was sent
+        byte[] alphabet = [.. Enumerable.Range(0, 1024 * 1024).Select(static i => (byte)('a' + i % 26))];
         foreach (WebSocketRole role in Enum.GetValues<WebSocketRole>())
         {
             using CaseLink link = Open(role, new WebSocketOptions { Deflate = new WebSocketDeflate() });
@@ -81,7 +92,8 @@ public sealed class AttackTests
     [InlineData("000500FAFE48656C6C6F00")] // a length and its complement disagree
     [InlineData("4B04A3E1FFFF")] // a copy from before the beginning
     [InlineData("F248CDC9")] // cut: more was to come
-    [InlineData("F348CDC9C90700")] // marked as the last block, and the empty one that must follow is missing: RFC 7692, 7.2.3.4
+    // marked as the last block, and the empty one that must follow is missing: RFC 7692, 7.2.3.4
+    [InlineData("F348CDC9C90700")]
     [InlineData("")]
     public void Invalid_DEFLATE_data_is_1007_and_nothing_of_the_connection_is_used_afterwards(string hex)
     {
@@ -101,7 +113,9 @@ public sealed class AttackTests
     {
         byte[] noise = new byte[2000];
         new Random(1).NextBytes(noise);
-        using CaseLink link = new(WebSocketRole.Server, new WebSocketOptions { Deflate = new WebSocketDeflate { PeerForgets = false, PeerWindowBits = 9 } }, "permessage-deflate; client_max_window_bits");
+        using CaseLink link = new(WebSocketRole.Server,
+            new WebSocketOptions { Deflate = new WebSocketDeflate { PeerForgets = false, PeerWindowBits = 9 } },
+            "permessage-deflate; client_max_window_bits");
         Assert.Contains("client_max_window_bits=9", link.Head, StringComparison.Ordinal);
         PlainDeflate wide = new(15, forgets: false);
         Send(link, WebSocketRole.Server, 0xC2, wide.Pack(noise));
@@ -120,7 +134,8 @@ public sealed class AttackTests
             using CaseLink link = Open(role, Packing(forgets: false));
             Send(link, role, 0xC1, final);
             Send(link, role, 0xC1, final);
-            Assert.Equal(["Text Hello", "Text Hello"], Events(link, role)); // too short to be compressed on its way back
+            // too short to be compressed on its way back
+            Assert.Equal(["Text Hello", "Text Hello"], Events(link, role));
             Send(link, role, 0xC1, [.. final, 0xFF, 0xFF, 0xFF]);
             Assert.Equal("Close 1007", Events(link, role)[^1]);
         }
@@ -145,7 +160,8 @@ public sealed class AttackTests
         foreach (WebSocketRole role in Enum.GetValues<WebSocketRole>())
         {
             using CaseLink link = Open(role, Packing());
-            byte[] packed = new PlainDeflate(15, true).Pack([.. "abc"u8, 0xFF, .. Enumerable.Range(32, 90).Select(static i => (byte)i)]);
+            byte[] packed = new PlainDeflate(15, true).Pack([.. "abc"u8, 0xFF,
+                .. Enumerable.Range(32, 90).Select(static i => (byte)i)]);
             Send(link, role, 0x41, packed[..10]); // the rest does not come
             Assert.Equal(["Close 1007"], Events(link, role));
         }
@@ -207,7 +223,10 @@ public sealed class AttackTests
         {
             using Serving.Web web = new();
             Choosy? session = null;
-            web.Server.WebSocket("/ws", () => session = new Choosy(), new WebSocketOptions { Deflate = new WebSocketDeflate { Forgets = false, PeerForgets = false, WindowBits = 15 } });
+            web.Server.WebSocket("/ws", () => session = new Choosy(), new WebSocketOptions
+            {
+                Deflate = new WebSocketDeflate { Forgets = false, PeerForgets = false, WindowBits = 15 }
+            });
             Whimbrel.Testing.TestPeer peer = web.Connect();
             peer.Send(Opening.Request("permessage-deflate"));
             peer.Receive();
@@ -218,7 +237,8 @@ public sealed class AttackTests
                 session!.Refuses = sent.Count == 1 && !session.Refuses; // the first secret
                 peer.OnLoop(() =>
                 {
-                    ValueTask<SendResult> sending = isAsync ? session.SendBinaryAsync(message) : new(session.SendBinary(message));
+                    ValueTask<SendResult> sending =
+                        isAsync ? session.SendBinaryAsync(message) : new(session.SendBinary(message));
                     Assert.Equal(session.Refuses ? SendResult.Refused : SendResult.Queued, sending.Result);
                 });
                 if (!session.Refuses) sent.Add(message);
@@ -234,7 +254,9 @@ public sealed class AttackTests
             for (int i = 0; i < sent.Count; i++)
             {
                 Assert.StartsWith("Binary* ", frames[i], StringComparison.Ordinal);
-                Assert.True(sent[i].AsSpan().SequenceEqual(inflate.Unpack(Encoding.Latin1.GetBytes(frames[i]["Binary* ".Length..]))), $"message {i}");
+                Assert.True(sent[i].AsSpan()
+                    .SequenceEqual(inflate.Unpack(Encoding.Latin1.GetBytes(frames[i]["Binary* ".Length..]))),
+                    $"message {i}");
             }
 
             Assert.InRange(frames[^1].Length, 1, 500); // and there is a context again
@@ -246,7 +268,8 @@ public sealed class AttackTests
     {
         using CaseLink link = new(WebSocketRole.Server, new WebSocketOptions());
         link.Peer.IsReading = false;
-        byte[] pings = [.. Enumerable.Range(0, 500).SelectMany(static i => new CaseFrame(0x89, new byte[125]).Bytes(WebSocketRole.Server, (uint)i))];
+        byte[] pings = [.. Enumerable.Range(0, 500)
+            .SelectMany(static i => new CaseFrame(0x89, new byte[125]).Bytes(WebSocketRole.Server, (uint)i))];
         for (int i = 0; i < 40; i++) link.Peer.Send(pings); // 2.6 MB
         link.Peer.Send(new CaseFrame(0x89, "last"u8.ToArray()).Bytes(WebSocketRole.Server, 0));
         Assert.True(link.Peer.IsConnected);
@@ -261,10 +284,17 @@ public sealed class AttackTests
     [Fact]
     public void Fields_of_a_request_are_never_reflected_in_an_error()
     {
-        foreach (string field in (string[])["Sec-WebSocket-Protocol: a\rX: b", "Sec-WebSocket-Protocol: a\0b", "Sec-WebSocket-Extensions: permessage-deflate; a=\"b\nX: c\"", "Sec-WebSocket-Protocol: zzz", "Sec-WebSocket-Extensions: zzz", "Origin: http://zzz"])
+        foreach (string field in (string[])["Sec-WebSocket-Protocol: a\rX: b", "Sec-WebSocket-Protocol: a\0b",
+            "Sec-WebSocket-Extensions: permessage-deflate; a=\"b\nX: c\"", "Sec-WebSocket-Protocol: zzz",
+            "Sec-WebSocket-Extensions: zzz", "Origin: http://zzz"])
         {
             using Serving.Web web = new();
-            web.Server.WebSocket("/ws", static () => new WsSession(), new WebSocketOptions { SubProtocols = ["a"], Deflate = new WebSocketDeflate(), Origins = WebSocketOrigins.Any });
+            web.Server.WebSocket("/ws", static () => new WsSession(), new WebSocketOptions
+            {
+                SubProtocols = ["a"],
+                Deflate = new WebSocketDeflate(),
+                Origins = WebSocketOrigins.Any
+            });
             Whimbrel.Testing.TestPeer peer = web.Connect();
             peer.Send(Encoding.Latin1.GetBytes(WsPeer.Ask(fields: field + "\r\n")));
             string answer = Encoding.Latin1.GetString(peer.Receive());
@@ -279,7 +309,8 @@ public sealed class AttackTests
     {
         int runs = Catalogue.IsDeep ? 500_000 : 6000;
         byte[] firsts = [0x81, 0x82, 0x01, 0x02, 0x00, 0x80, 0x89, 0x8A, 0x88, 0xC1, 0x08, 0x83, 0x90];
-        byte[][] payloads = [[], "a"u8.ToArray(), [0xF0, 0x9F], [0x98, 0x80], [0x03, 0xE8], [0xFF], new byte[125], new byte[126], [0xCE, 0xBA], [0x0F, 0xA0, 0x6F, 0x6B], new byte[400]];
+        byte[][] payloads = [[], "a"u8.ToArray(), [0xF0, 0x9F], [0x98, 0x80], [0x03, 0xE8], [0xFF], new byte[125],
+            new byte[126], [0xCE, 0xBA], [0x0F, 0xA0, 0x6F, 0x6B], new byte[400]];
         foreach (int seed in Seeds.Some(2))
         {
             Random random = new(seed);
@@ -287,16 +318,24 @@ public sealed class AttackTests
             {
                 WebSocketRole role = (WebSocketRole)random.Next(2);
                 List<byte> all = [];
-                for (int i = random.Next(1, 7); i > 0; i--) all.AddRange(new CaseFrame(firsts[random.Next(random.Next(3) > 0 ? 8 : firsts.Length)], payloads[random.Next(payloads.Length)]).Bytes(role, (uint)random.Next()));
+                for (int i = random.Next(1, 7); i > 0; i--)
+                    all.AddRange(new CaseFrame(firsts[random.Next(random.Next(3) > 0 ? 8 : firsts.Length)],
+                        payloads[random.Next(payloads.Length)]).Bytes(role, (uint)random.Next()));
                 byte[] bytes = [.. all];
-                for (int changes = random.Next(4) - 1; changes > 0; changes--) bytes[random.Next(bytes.Length)] = (byte)random.Next(256);
+                for (int changes = random.Next(4) - 1; changes > 0; changes--)
+                    bytes[random.Next(bytes.Length)] = (byte)random.Next(256);
                 int cut = random.Next(bytes.Length + 1), early = random.Next(3) == 0 ? random.Next(cut + 1) : 0;
-                using CaseLink link = new(role, new WebSocketOptions { MessageLimitBytes = 300 }, behind: bytes[..early]);
+                using CaseLink link = new(role, new WebSocketOptions { MessageLimitBytes = 300 },
+                    behind: bytes[..early]);
                 link.Send(bytes[early..cut]);
                 link.Send(bytes[cut..]);
-                List<string> expected = Expected(PlainFrames.Read(bytes, role == WebSocketRole.Server, 300, mayCompress: false));
+                List<string> expected = Expected(PlainFrames.Read(bytes, role == WebSocketRole.Server, 300,
+                    mayCompress: false));
                 List<string> got = Events(link, role);
-                if (!expected.SequenceEqual(got) || link.Session.Mistakes.Count > 0) Assert.Fail($"seed {seed}, run {run}, {role}, cut {early} {cut}: {Convert.ToHexString(bytes)}\n{string.Join(';', expected)}\n{string.Join(';', got)}\n{string.Join(';', link.Session.Mistakes)}");
+                if (!expected.SequenceEqual(got) || link.Session.Mistakes.Count > 0)
+                    Assert.Fail($"seed {seed}, run {run}, {role}, cut {early} {cut}: "
+                        + $"{Convert.ToHexString(bytes)}\n{string.Join(';', expected)}\n{string.Join(';', got)}\n"
+                        + $"{string.Join(';', link.Session.Mistakes)}");
             }
         }
     }
@@ -308,8 +347,10 @@ public sealed class AttackTests
         foreach (string each in told)
         {
             if (each.StartsWith("Ping ", StringComparison.Ordinal)) said.Add($"Pong {each[5..]}");
-            else if (each[0] == '!') said.Add($"Close {(int)WebSocketRules.StatusOf(Enum.Parse<WebSocketRule>(each[2..]))}");
-            else if (each.StartsWith("Close ", StringComparison.Ordinal)) said.Add($"Close {(each.Length == 6 ? 1005 : each[6] * 256 + each[7])}");
+            else if (each[0] == '!')
+                said.Add($"Close {(int)WebSocketRules.StatusOf(Enum.Parse<WebSocketRule>(each[2..]))}");
+            else if (each.StartsWith("Close ", StringComparison.Ordinal))
+                said.Add($"Close {(each.Length == 6 ? 1005 : each[6] * 256 + each[7])}");
             else if (!each.StartsWith("Pong ", StringComparison.Ordinal)) said.Add(each);
         }
 

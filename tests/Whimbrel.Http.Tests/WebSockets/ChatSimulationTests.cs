@@ -78,12 +78,21 @@ public sealed class ChatSimulationTests
     private static void Play(int seed, ref int lost, ref int stayed, ref int heard)
     {
         Random random = new(seed);
-        MemoryFaults faults = new() { Split = random.Next(300), Delay = random.Next(300), WouldBlock = random.Next(200), Reset = random.Next(3) == 0 ? random.Next(1, 4) : 0, WireBytes = random.Next(2) == 0 ? 64 * 1024 : 512 };
+        MemoryFaults faults = new()
+        {
+            Split = random.Next(300),
+            Delay = random.Next(300),
+            WouldBlock = random.Next(200),
+            Reset = random.Next(3) == 0 ? random.Next(1, 4) : 0,
+            WireBytes = random.Next(2) == 0 ? 64 * 1024 : 512
+        };
         MemoryEngine engine = new(seed, loops: 1 + seed % 3, faults: faults);
         Hall hall = new();
-        WebSocketDeflate? deflate = random.Next(4) == 0 ? new WebSocketDeflate { LeastBytes = 0, Forgets = random.Next(2) == 0 } : null;
+        WebSocketDeflate? deflate =
+            random.Next(4) == 0 ? new WebSocketDeflate { LeastBytes = 0, Forgets = random.Next(2) == 0 } : null;
         HttpServer server = new(new ServerOptions { Engine = engine, EndPoint = new MemoryEndPoint("chat") });
-        server.WebSocket("/", () => new Guest(hall), new WebSocketOptions { Deflate = deflate, Heartbeat = Timeout.InfiniteTimeSpan });
+        server.WebSocket("/", () => new Guest(hall),
+            new WebSocketOptions { Deflate = deflate, Heartbeat = Timeout.InfiniteTimeSpan });
         engine.Run(server.StartAsync());
 
         List<Member> members = [];
@@ -92,7 +101,8 @@ public sealed class ChatSimulationTests
         for (int i = 0; i < Members; i++)
         {
             Member member = new(i);
-            WebSocketClient client = new("ws://chat/", new ClientOptions { Engine = engine, EndPoint = new MemoryEndPoint("chat") }, () => member, options);
+            WebSocketClient client = new("ws://chat/",
+                new ClientOptions { Engine = engine, EndPoint = new MemoryEndPoint("chat") }, () => member, options);
             clients.Add(client);
             ValueTask<WebSocketSession> dial = client.ConnectAsync();
             members.Add(member);
@@ -102,26 +112,32 @@ public sealed class ChatSimulationTests
         engine.RunUntilIdle();
         foreach (Member member in members.Where(static m => m.HasJoined))
         {
-            for (int i = 0; i < LinesOfEach; i++) member.SendText(string.Create(CultureInfo.InvariantCulture, $"{member.Number}:{i} {new string('x', random.Next(random.Next(4) == 0 ? 700 : 20))}"));
+            for (int i = 0; i < LinesOfEach; i++)
+                member.SendText(string.Create(CultureInfo.InvariantCulture,
+                    $"{member.Number}:{i} {new string('x', random.Next(random.Next(4) == 0 ? 700 : 20))}"));
         }
 
         engine.RunUntilIdle();
-        ILookup<string, string> saidBy = hall.Broadcast.ToLookup(static l => l[..l.IndexOf(':', StringComparison.Ordinal)]);
+        ILookup<string, string> saidBy =
+            hall.Broadcast.ToLookup(static l => l[..l.IndexOf(':', StringComparison.Ordinal)]);
         foreach (Member member in members)
         {
             string told = $"seed {seed}, member {member.Number}";
             Assert.True(member.Heard.Distinct().Count() == member.Heard.Count, $"{told}: a line came twice");
             Assert.True(!member.Heard.Except(hall.Broadcast).Any(), $"{told}: a line that was never sent");
-            foreach (IGrouping<string, string> each in member.Heard.GroupBy(static l => l[..l.IndexOf(':', StringComparison.Ordinal)]))
+            foreach (IGrouping<string, string> each in member.Heard.GroupBy(
+                static l => l[..l.IndexOf(':', StringComparison.Ordinal)]))
             {
                 List<string> lines = [.. each];
-                Assert.True(lines.SequenceEqual(saidBy[each.Key].Take(lines.Count)), $"{told}: lines of {each.Key} are out of order");
+                Assert.True(lines.SequenceEqual(saidBy[each.Key].Take(lines.Count)),
+                    $"{told}: lines of {each.Key} are out of order");
             }
 
             heard += member.Heard.Count;
             if (member.HasLost) lost++;
             else if (member.HasJoined) stayed++;
-            Assert.True(member.HasLost || !member.HasJoined || member.Heard.Count == hall.Broadcast.Count, $"{told}: received {member.Heard.Count} of {hall.Broadcast.Count} lines and is connected");
+            Assert.True(member.HasLost || !member.HasJoined || member.Heard.Count == hall.Broadcast.Count,
+                $"{told}: received {member.Heard.Count} of {hall.Broadcast.Count} lines and is connected");
         }
 
         foreach (WebSocketClient client in clients) engine.Run(client.DisposeAsync());

@@ -10,12 +10,18 @@ namespace Whimbrel.Http.Tests.WebSockets;
 // The client's reaction to the response to its upgrade request, whole and byte by byte.
 public sealed class ClientHandshakeTests
 {
-    private static (string Failure, WsSession? Session, byte[] Received) ConnectPeer(Func<string, string> answer, WebSocketOptions? options = null, bool splits = false, TimeSpan? wait = null, TimeSpan? connectTimeout = null)
+    private static (string Failure, WsSession? Session, byte[] Received) ConnectPeer(Func<string, string> answer,
+        WebSocketOptions? options = null, bool splits = false, TimeSpan? wait = null, TimeSpan? connectTimeout = null)
     {
         using TestNetwork network = new() { RethrowsExceptions = false };
         WsSession? session = null;
         IPEndPoint there = (IPEndPoint)network.NewEndPoint();
-        WebSocketClient client = new($"ws://a:{there.Port}/ws", new ClientOptions { Engine = network.Engine, EndPoint = there, ConnectTimeout = connectTimeout ?? TimeSpan.FromSeconds(15) }, () => session = new WsSession(), options);
+        WebSocketClient client = new($"ws://a:{there.Port}/ws", new ClientOptions
+        {
+            Engine = network.Engine,
+            EndPoint = there,
+            ConnectTimeout = connectTimeout ?? TimeSpan.FromSeconds(15)
+        }, () => session = new WsSession(), options);
         TestPeer peer = network.Accept(client);
         WebSocketConnect dial = (WebSocketConnect)peer.Session;
         peer.SplitEveryByte = splits;
@@ -57,25 +63,29 @@ public sealed class ClientHandshakeTests
     {
         foreach (bool splits in (bool[])[false, true])
         {
-            (string told, WsSession? session, byte[] received) = ConnectPeer(request => Change(Answer(request)), splits: splits);
+            (string told, WsSession? session, byte[] received) = ConnectPeer(request => Change(Answer(request)),
+                splits: splits);
             if (failure.Length == 0) Assert.Equal("", told);
             else Assert.Contains(failure, told, StringComparison.Ordinal);
             Assert.Equal(failure.Length == 0, session is not null);
             Assert.Empty(received);
         }
 
-        string Change(string answer) => replaced.Length == 0 ? answer : answer.Replace(replaced, by, StringComparison.Ordinal);
+        string Change(string answer) =>
+            replaced.Length == 0 ? answer : answer.Replace(replaced, by, StringComparison.Ordinal);
     }
 
     [Theory]
-    [InlineData("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", "The server answered 404 (Not Found) and no WebSocket")]
+    [InlineData("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",
+        "The server answered 404 (Not Found) and no WebSocket")]
     [InlineData("HTTP/1.1 503 Later\r\nContent-Length: 0\r\n\r\n", "The server answered 503 (Later) and no WebSocket")]
     [InlineData("nonsense\r\n\r\n", "The answer is no HTTP")]
     public void A_handshake_that_fails_ends_the_connection_for_that_reason(string answer, string why)
     {
         using TestNetwork network = new() { RethrowsExceptions = false };
         IPEndPoint there = (IPEndPoint)network.NewEndPoint();
-        WebSocketClient client = new($"ws://a:{there.Port}/ws", new ClientOptions { Engine = network.Engine, EndPoint = there }, static () => new WsSession());
+        WebSocketClient client = new($"ws://a:{there.Port}/ws",
+            new ClientOptions { Engine = network.Engine, EndPoint = there }, static () => new WsSession());
         TestPeer peer = network.Accept(client);
         peer.ReceiveText();
         peer.Send(Encoding.ASCII.GetBytes(answer));
@@ -84,7 +94,8 @@ public sealed class ClientHandshakeTests
         Assert.Contains(why, reason.ToString(), StringComparison.Ordinal);
     }
 
-    private static string Answer(string request, string fields = "") => Encoding.ASCII.GetString(Opening.Answer(request, "", fields));
+    private static string Answer(string request, string fields = "") =>
+        Encoding.ASCII.GetString(Opening.Answer(request, "", fields));
 
     [Fact]
     public void The_nonce_is_compared_case_sensitively()
@@ -95,7 +106,9 @@ public sealed class ClientHandshakeTests
             string answer = Answer(request);
             int at = answer.IndexOf("Accept: ", StringComparison.Ordinal) + 8;
             int letter = at + answer[at..].TakeWhile(static c => !char.IsAsciiLetter(c)).Count();
-            char other = char.IsAsciiLetterUpper(answer[letter]) ? char.ToLowerInvariant(answer[letter]) : char.ToUpperInvariant(answer[letter]);
+            char other = char.IsAsciiLetterUpper(answer[letter])
+                ? char.ToLowerInvariant(answer[letter])
+                : char.ToUpperInvariant(answer[letter]);
             return answer[..letter] + other + answer[(letter + 1)..];
         });
         Assert.Contains("Sec-WebSocket-Accept", told, StringComparison.Ordinal);
@@ -106,8 +119,10 @@ public sealed class ClientHandshakeTests
     {
         foreach (bool splits in (bool[])[false, true])
         {
-            string frames = Encoding.Latin1.GetString(FrameTests.Frames("82 \\FF\\00\\80|81 welcome|89 x", WebSocketRole.Client));
-            (string told, WsSession? session, byte[] received) = ConnectPeer(request => Answer(request) + frames, splits: splits);
+            string frames = Encoding.Latin1.GetString(FrameTests.Frames("82 \\FF\\00\\80|81 welcome|89 x",
+                WebSocketRole.Client));
+            (string told, WsSession? session, byte[] received) = ConnectPeer(request => Answer(request) + frames,
+                splits: splits);
             Assert.Equal("", told);
             Assert.Equal(["connected", "binary \u00FF\0\u0080", "text welcome", "ping x"], session!.Events.Take(4));
             Assert.Equal(["Pong x"], Case.Events(received, WebSocketRole.Client));
@@ -118,10 +133,14 @@ public sealed class ClientHandshakeTests
     public void Of_the_sub_protocols_that_were_offered_the_server_may_choose_one()
     {
         WebSocketOptions options = new() { SubProtocols = ["a", "b"] };
-        (string told, WsSession? session, _) = ConnectPeer(static request => Answer(request, "Sec-WebSocket-Protocol: b\r\n"), options);
+        (string told, WsSession? session, _) =
+            ConnectPeer(static request => Answer(request, "Sec-WebSocket-Protocol: b\r\n"), options);
         Assert.Equal(("", "b"), (told, session!.SubProtocol));
-        Assert.Contains("sub-protocol", ConnectPeer(static request => Answer(request, "Sec-WebSocket-Protocol: a, b\r\n"), options).Failure, StringComparison.Ordinal);
-        Assert.Contains("sub-protocol", ConnectPeer(static request => Answer(request, "Sec-WebSocket-Protocol: a\r\nSec-WebSocket-Protocol: b\r\n"), options).Failure, StringComparison.Ordinal);
+        Assert.Contains("sub-protocol",
+            ConnectPeer(static request => Answer(request, "Sec-WebSocket-Protocol: a, b\r\n"), options).Failure,
+            StringComparison.Ordinal);
+        Assert.Contains("sub-protocol", ConnectPeer(static request => Answer(request,
+            "Sec-WebSocket-Protocol: a\r\nSec-WebSocket-Protocol: b\r\n"), options).Failure, StringComparison.Ordinal);
         (told, session, _) = ConnectPeer(static request => Answer(request), options);
         Assert.Equal(("", null), (told, session!.SubProtocol));
     }
@@ -131,8 +150,10 @@ public sealed class ClientHandshakeTests
     {
         WebSocketOptions options = new() { CloseTimeout = TimeSpan.FromSeconds(1) }; // which applies to closing only
         TimeSpan connect = TimeSpan.FromSeconds(3);
-        Assert.Equal("", ConnectPeer(static _ => "", options, wait: TimeSpan.FromSeconds(2.9), connectTimeout: connect).Failure);
-        Assert.Contains("within 3 s", ConnectPeer(static _ => "HTTP/1.1 101 Swi", options, wait: TimeSpan.FromSeconds(3.1), connectTimeout: connect).Failure, StringComparison.Ordinal);
+        Assert.Equal("",
+            ConnectPeer(static _ => "", options, wait: TimeSpan.FromSeconds(2.9), connectTimeout: connect).Failure);
+        Assert.Contains("within 3 s", ConnectPeer(static _ => "HTTP/1.1 101 Swi", options,
+            wait: TimeSpan.FromSeconds(3.1), connectTimeout: connect).Failure, StringComparison.Ordinal);
         Assert.Contains("ended before", ConnectPeer(static _ => "HTTP/1.1 101 Swi").Failure, StringComparison.Ordinal);
     }
 

@@ -68,20 +68,26 @@ public sealed class DeflateTests
                     using Inflater inflater = new(Math.Max(bits, 9), kind == 1);
                     for (int run = 0; run < 60; run++)
                     {
-                        byte[] message = new byte[random.Next(4) == 0 ? 0 : random.Next(random.Next(2) == 0 ? 50 : 50_000)];
+                        byte[] message =
+                            new byte[random.Next(4) == 0 ? 0 : random.Next(random.Next(2) == 0 ? 50 : 50_000)];
                         if (random.Next(3) > 0) random.NextBytes(message);
                         if (random.Next(3) == 0) message.AsSpan(message.Length / 2).Fill(7);
                         int cut = random.Next(message.Length + 1);
                         if (kind == 0) deflater.Recall(history.Span);
-                        byte[] packed = random.Next(2) == 0 ? Deflate(deflater, message) : Deflate(deflater, message[..cut], message[cut..]);
+                        byte[] packed = random.Next(2) == 0
+                            ? Deflate(deflater, message)
+                            : Deflate(deflater, message[..cut], message[cut..]);
                         MessageBuffer target = default;
                         int split = random.Next(packed.Length + 1);
-                        Assert.Equal(Inflater.Outcome.Fine, inflater.Add(packed.AsSpan(0, split), false, ref target, Most));
+                        Assert.Equal(Inflater.Outcome.Fine,
+                            inflater.Add(packed.AsSpan(0, split), false, ref target, Most));
                         Assert.Equal(Inflater.Outcome.Fine, inflater.Add(packed.AsSpan(split), true, ref target, Most));
-                        Assert.True(message.AsSpan().SequenceEqual(target.Span), $"seed {seed}, bits {bits}, run {run}");
+                        Assert.True(message.AsSpan().SequenceEqual(target.Span),
+                            $"seed {seed}, bits {bits}, run {run}");
                         target.Release();
                         if (kind == 0) history.Add(message, Math.Max(bits, 9));
-                        Assert.InRange(history.Span.Length, 0, Math.Min(DeflateHistory.MostBytes, 1 << Math.Max(bits, 9)));
+                        Assert.InRange(history.Span.Length, 0,
+                            Math.Min(DeflateHistory.MostBytes, 1 << Math.Max(bits, 9)));
                     }
 
                     history.Forget();
@@ -97,7 +103,8 @@ public sealed class DeflateTests
         MemoryStream packed = new();
         using (DeflateStream stream = new(packed, CompressionLevel.SmallestSize, leaveOpen: true)) stream.Write(text);
         using Inflater inflater = new(15, forgets: false);
-        for (int i = 0; i < 3; i++) Assert.Equal(text, Inflate(inflater, [.. packed.ToArray(), 0])); // its last block is marked as the last: RFC 7692, 7.2.3.4
+        // its last block is marked as the last: RFC 7692, 7.2.3.4
+        for (int i = 0; i < 3; i++) Assert.Equal(text, Inflate(inflater, [.. packed.ToArray(), 0]));
     }
 
     [Theory]
@@ -134,8 +141,10 @@ public sealed class DeflateTests
     [Theory]
     [InlineData("F248CDC9C90700", -1, "")]
     [InlineData("000500FAFF48656C6C6F00", 1, "")] // one zero is the empty message
-    [InlineData("F348CDC9C9070000", -1, "")] // without its last byte, which belongs to the empty block required after a final block
-    [InlineData("F24805000000FFFFCAC9C90700", 4, "He")] // cut before the tail of the first flush, it is a valid message of two letters
+    // without its last byte, which belongs to the empty block required after a final block
+    [InlineData("F348CDC9C9070000", -1, "")]
+    // cut before the tail of the first flush, it is a valid message of two letters
+    [InlineData("F24805000000FFFFCAC9C90700", 4, "He")]
     public void A_truncated_message_is_refused(string hex, int shorterLength, string shorter)
     {
         byte[] whole = Convert.FromHexString(hex);
@@ -147,7 +156,8 @@ public sealed class DeflateTests
                 MessageBuffer target = default;
                 Inflater.Outcome outcome = inflater.Add(whole.AsSpan(0, length), true, ref target, Most);
                 bool isShorter = length == shorterLength;
-                Assert.Equal((isShorter ? Inflater.Outcome.Fine : Inflater.Outcome.Malformed, length), (outcome, length));
+                Assert.Equal((isShorter ? Inflater.Outcome.Fine : Inflater.Outcome.Malformed, length),
+                    (outcome, length));
                 if (isShorter) Assert.Equal(shorter, Encoding.ASCII.GetString(target.Span));
                 target.Release();
             }
@@ -177,7 +187,9 @@ public sealed class DeflateTests
                     Inflater.Outcome outcome = inflater.Add(packed.AsSpan(0, length), true, ref target, Most);
                     if (outcome != Inflater.Outcome.Malformed)
                     {
-                        Assert.True(outcome == Inflater.Outcome.Fine && message.AsSpan().StartsWith(target.Span) && target.Length < message.Length, $"seed {seed}, run {run}, cut at {length} of {packed.Length}: {outcome}");
+                        Assert.True(outcome == Inflater.Outcome.Fine && message.AsSpan().StartsWith(target.Span)
+                            && target.Length < message.Length,
+                            $"seed {seed}, run {run}, cut at {length} of {packed.Length}: {outcome}");
                     }
 
                     target.Release();

@@ -16,14 +16,16 @@ internal sealed class FrameLog
     private int _length;
 
     /// <summary>Adds a whole message or a control frame.</summary>
-    internal void Tell(WebSocketOpcode opcode, bool isCompressed, ReadOnlySpan<byte> payload) => Add((byte)((byte)opcode | (isCompressed ? CompressedBit : 0)), payload);
+    internal void Tell(WebSocketOpcode opcode, bool isCompressed, ReadOnlySpan<byte> payload) =>
+        Add((byte)((byte)opcode | (isCompressed ? CompressedBit : 0)), payload);
 
     /// <summary>Adds the end: a rule was violated.</summary>
     internal void Break(WebSocketRule rule) => Add(BrokenBit, [(byte)rule]);
 
     internal void Clear() => _length = 0;
 
-    internal bool IsAs(FrameLog other) => _bytes.AsSpan(0, _length).SequenceEqual(other._bytes.AsSpan(0, other._length));
+    internal bool IsAs(FrameLog other) =>
+        _bytes.AsSpan(0, _length).SequenceEqual(other._bytes.AsSpan(0, other._length));
 
     /// <summary>One entry per event: <c>Text abc</c>, <c>Text* </c> and compressed bytes, <c>! Rule</c>. Bytes are
     /// shown as Latin 1 characters.</summary>
@@ -33,10 +35,12 @@ internal sealed class FrameLog
         for (int at = 0; at < _length;)
         {
             byte kind = _bytes[at];
-            ReadOnlySpan<byte> payload = _bytes.AsSpan(at + HeadBytes, BinaryPrimitives.ReadInt32LittleEndian(_bytes.AsSpan(at + 1)));
+            ReadOnlySpan<byte> payload = _bytes.AsSpan(at + HeadBytes,
+                BinaryPrimitives.ReadInt32LittleEndian(_bytes.AsSpan(at + 1)));
             at += HeadBytes + payload.Length;
             if (kind == BrokenBit) entries.Add($"! {(WebSocketRule)payload[0]}");
-            else entries.Add($"{(WebSocketOpcode)(kind & 15)}{((kind & CompressedBit) != 0 ? "*" : "")} {Encoding.Latin1.GetString(payload)}");
+            else entries.Add($"{(WebSocketOpcode)(kind & 15)}{((kind & CompressedBit) != 0 ? "*" : "")} "
+                + $"{Encoding.Latin1.GetString(payload)}");
         }
 
         return entries;

@@ -10,7 +10,8 @@ public sealed class FrameTests
     private const long Limit = 1000;
     private const int MostHeadBytes = 14;
 
-    private static readonly int s_runs = Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1" ? 50_000_000 : 5_000_000;
+    private static readonly int s_runs =
+        Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1" ? 50_000_000 : 5_000_000;
 
     /// <summary>Frames as text, <c>FIN OPCODE payload</c> (see <see cref="Frames"/>), and the expected
     /// events.</summary>
@@ -144,11 +145,15 @@ public sealed class FrameTests
         {
             byte[] bytes = Frames(frames, role), good = Frames("81 good", role);
             int step = bytes.Length > 5000 ? 997 : 1;
-            for (int cut = 0; cut <= bytes.Length; cut += step) Assert.Equal(events, Read(role, bytes[..cut], bytes[cut..]));
+            for (int cut = 0; cut <= bytes.Length; cut += step)
+                Assert.Equal(events, Read(role, bytes[..cut], bytes[cut..]));
             Assert.Equal(events, Read(role, [.. bytes.Chunk(step)]));
-            for (int cut = 0; cut <= good.Length + 6; cut++) Assert.Equal(["Text good", .. events], Read(role, [.. good, .. bytes], cut));
+            for (int cut = 0; cut <= good.Length + 6; cut++)
+                Assert.Equal(["Text good", .. events], Read(role, [.. good, .. bytes], cut));
             bool isEnd = events[^1][0] is '!' or 'C';
-            if (!events[^1].StartsWith('!')) Assert.Equal(isEnd ? events : [.. events, "Text good"], Read(role, [.. bytes, .. good], bytes.Length / 2));
+            if (!events[^1].StartsWith('!'))
+                Assert.Equal(isEnd ? events : [.. events, "Text good"],
+                    Read(role, [.. bytes, .. good], bytes.Length / 2));
             else Assert.Equal(events, Read(role, [.. bytes, .. good], bytes.Length));
             Assert.Equal(events, PlainFrames.Read(bytes, role == WebSocketRole.Server, Limit, false));
         }
@@ -198,7 +203,8 @@ public sealed class FrameTests
     [InlineData("C9 p", "! ReservedBit")]
     [InlineData("C8", "! ReservedBit")]
     [InlineData("E1 a", "! ReservedBit")]
-    public void With_compression_agreed_on_its_bit_stands_on_the_first_frame_of_a_message(string frames, string expected)
+    public void With_compression_agreed_on_its_bit_stands_on_the_first_frame_of_a_message(string frames,
+        string expected)
     {
         foreach (WebSocketRole role in Enum.GetValues<WebSocketRole>())
         {
@@ -218,14 +224,18 @@ public sealed class FrameTests
     {
         string empty = string.Concat(Enumerable.Repeat("|00", WebSocketReader.MostEmptyFrames));
         Assert.Equal(["Text ab"], Read(WebSocketRole.Client, Frames($"01 a{empty}|80 b", WebSocketRole.Client), 9));
-        Assert.Equal(["! TooManyEmptyFrames"], Read(WebSocketRole.Client, Frames($"01 a{empty}|00|80 b", WebSocketRole.Client), 9));
-        Assert.Equal(["Text a", "Text b"], Read(WebSocketRole.Client, Frames($"01 a{empty}|80|01 b{empty}|80", WebSocketRole.Client), 9));
+        Assert.Equal(["! TooManyEmptyFrames"],
+            Read(WebSocketRole.Client, Frames($"01 a{empty}|00|80 b", WebSocketRole.Client), 9));
+        Assert.Equal(["Text a", "Text b"],
+            Read(WebSocketRole.Client, Frames($"01 a{empty}|80|01 b{empty}|80", WebSocketRole.Client), 9));
     }
 
     [Fact]
     public void A_mistake_is_reported_at_the_first_byte_that_shows_it()
     {
-        (string Hex, int Bytes)[] cases = [("83", 1), ("C1", 1), ("80", 1), ("09", 1), ("8180", 2), ("897E", 2), ("8801", 2), ("827E007D", 4), ("827E03E9", 4), ("827F80", 10), ("8105FF", 3), ("8105E080", 4), ("8105EDA0", 4)];
+        (string Hex, int Bytes)[] cases = [("83", 1), ("C1", 1), ("80", 1), ("09", 1), ("8180", 2), ("897E", 2),
+            ("8801", 2), ("827E007D", 4), ("827E03E9", 4), ("827F80", 10), ("8105FF", 3), ("8105E080", 4),
+            ("8105EDA0", 4)];
         foreach ((string hex, int bytes) in cases)
         {
             FrameDriver driver = new(WebSocketRole.Client, Limit);
@@ -241,7 +251,8 @@ public sealed class FrameTests
     public void It_agrees_with_a_plain_reader_about_any_frames()
     {
         byte[] firsts = [0x81, 0x82, 0x01, 0x02, 0x00, 0x80, 0x89, 0x8A, 0x88, 0xC1, 0x08, 0x83, 0x90];
-        string[] texts = ["", "a", "\\F0\\9F", "\\98\\80", "\\03\\E8", "\\FF", "\\CE\\BA", "\\03\\E8ok", "125*x", "126*y", "200*z"];
+        string[] texts = ["", "a", "\\F0\\9F", "\\98\\80", "\\03\\E8", "\\FF", "\\CE\\BA", "\\03\\E8ok", "125*x",
+            "126*y", "200*z"];
         byte[][] payloads = [.. texts.Select(Payload)];
         const int Short = 8; // of these, the others are rare
         byte[] bytes = new byte[2000];
@@ -257,10 +268,13 @@ public sealed class FrameTests
                 for (int i = random.Next(1, 6); i > 0; i--)
                 {
                     byte first = firsts[random.Next(random.Next(2) == 0 ? 7 : firsts.Length)];
-                    length += WriteFrame(bytes.AsSpan(length), first, payloads[random.Next(random.Next(4) == 0 ? payloads.Length : Short)], role, (uint)random.Next());
+                    length += WriteFrame(bytes.AsSpan(length), first,
+                        payloads[random.Next(random.Next(4) == 0 ? payloads.Length : Short)], role,
+                        (uint)random.Next());
                 }
 
-                for (int changes = random.Next(4) - 1; changes > 0; changes--) bytes[random.Next(length)] = (byte)random.Next(256);
+                for (int changes = random.Next(4) - 1; changes > 0; changes--)
+                    bytes[random.Next(length)] = (byte)random.Next(256);
                 bool mayCompress = random.Next(2) == 0;
                 long limit = random.Next(2) == 0 ? 150 : long.MaxValue;
                 ReadOnlySpan<byte> all = bytes.AsSpan(0, length);
@@ -270,7 +284,10 @@ public sealed class FrameTests
                 driver.Feed(all[cut..]);
                 expected.Clear();
                 PlainFrames.Read(all, role == WebSocketRole.Server, limit, mayCompress, expected);
-                if (!expected.IsAs(driver.Log)) Assert.Fail($"seed {seed}, run {run}, cut {cut}, {role}, limit {limit}, {mayCompress}: {Convert.ToHexString(all)}\n{string.Join(';', expected.ToList())}\n{string.Join(';', driver.Events)}");
+                if (!expected.IsAs(driver.Log))
+                    Assert.Fail($"seed {seed}, run {run}, cut {cut}, {role}, limit {limit}, {mayCompress}: "
+                        + $"{Convert.ToHexString(all)}\n{string.Join(';', expected.ToList())}\n"
+                        + $"{string.Join(';', driver.Events)}");
                 if (driver.Rule != WebSocketRule.None) broken++;
             }
 
@@ -284,7 +301,8 @@ public sealed class FrameTests
         string[] texts = [.. Enum.GetValues<WebSocketRule>().Select(WebSocketRules.TextOf)];
         Assert.Equal(texts.Length, texts.Distinct().Count());
         Assert.All(texts, text => Assert.InRange(Encoding.UTF8.GetByteCount(text), 1, WebSocketClose.MostReasonBytes));
-        Assert.All(Enum.GetValues<WebSocketRule>(), rule => Assert.True(WebSocketClose.MaySend((int)WebSocketRules.StatusOf(rule))));
+        Assert.All(Enum.GetValues<WebSocketRule>(),
+            rule => Assert.True(WebSocketClose.MaySend((int)WebSocketRules.StatusOf(rule))));
     }
 
     [Fact]
@@ -292,7 +310,8 @@ public sealed class FrameTests
     {
         byte[] payload = new byte[WebSocketReader.MostControlBytes];
         Assert.Equal(125, WebSocketClose.Write(payload, WebSocketStatus.Normal, new string('x', 500)));
-        int length = WebSocketClose.Write(payload, WebSocketStatus.Normal, string.Concat(Enumerable.Repeat("\U0001F600", 40)));
+        int length = WebSocketClose.Write(payload, WebSocketStatus.Normal,
+            string.Concat(Enumerable.Repeat("\U0001F600", 40)));
         Assert.Equal(2 + 120, length);
         Assert.Equal(WebSocketRule.None, WebSocketClose.Check(payload.AsSpan(0, length)));
         Assert.Equal(0, WebSocketClose.Write(payload, WebSocketStatus.None, "x"));
@@ -313,10 +332,12 @@ public sealed class FrameTests
                 {
                     byte[] frame = new byte[writer.HeadLength(length) + length];
                     Assert.Equal(frame.Length, writer.WriteFrame(frame, WebSocketOpcode.Binary, payload));
-                    FrameDriver driver = new(role == WebSocketRole.Client ? WebSocketRole.Server : WebSocketRole.Client);
+                    FrameDriver driver =
+                        new(role == WebSocketRole.Client ? WebSocketRole.Server : WebSocketRole.Client);
                     driver.Feed(frame);
                     Assert.Equal([$"Binary {Encoding.Latin1.GetString(payload)}"], driver.Events);
-                    if (role == WebSocketRole.Client) keys.Add(BitConverter.ToUInt32(frame.AsSpan(writer.HeadLength(length) - 4)));
+                    if (role == WebSocketRole.Client)
+                        keys.Add(BitConverter.ToUInt32(frame.AsSpan(writer.HeadLength(length) - 4)));
                 }
             }
         }
@@ -326,7 +347,8 @@ public sealed class FrameTests
 
     // ------------------------------------------------------------------ frames as text
 
-    private static List<string> Read(WebSocketRole role, byte[] bytes, int cut) => Read(role, bytes[..Math.Min(cut, bytes.Length)], bytes[Math.Min(cut, bytes.Length)..]);
+    private static List<string> Read(WebSocketRole role, byte[] bytes, int cut) =>
+        Read(role, bytes[..Math.Min(cut, bytes.Length)], bytes[Math.Min(cut, bytes.Length)..]);
 
     private static List<string> Read(WebSocketRole role, params ReadOnlySpan<byte[]> pieces)
     {
@@ -335,7 +357,9 @@ public sealed class FrameTests
         return driver.Events;
     }
 
-    private static List<string> Expand(string expected) => [.. expected.Split(';').Select(e => e.IndexOf(' ', StringComparison.Ordinal) is > 0 and int space && e[0] != '!' ? $"{e[..space]} {Encoding.Latin1.GetString(Payload(e[(space + 1)..]))}" : e)];
+    private static List<string> Expand(string expected) => [.. expected.Split(';')
+        .Select(e => e.IndexOf(' ', StringComparison.Ordinal) is > 0 and int space && e[0] != '!'
+            ? $"{e[..space]} {Encoding.Latin1.GetString(Payload(e[(space + 1)..]))}" : e)];
 
     /// <summary>
     /// <c>01 abc|80 \FF</c>: the first byte in hexadecimal, the payload as text, with bytes as \XX and repetitions as
@@ -349,7 +373,8 @@ public sealed class FrameTests
         {
             byte[] payload = frame.Length > 3 ? Payload(frame[3..]) : [];
             byte[] written = new byte[MostHeadBytes + payload.Length];
-            bytes.AddRange(written.AsSpan(0, WriteFrame(written, Convert.ToByte(frame[..2], 16), payload, reader, key += 0x9E37_79B9)));
+            bytes.AddRange(written.AsSpan(0,
+                WriteFrame(written, Convert.ToByte(frame[..2], 16), payload, reader, key += 0x9E37_79B9)));
         }
 
         return [.. bytes];
@@ -362,9 +387,11 @@ public sealed class FrameTests
         int at = 0, length = payload.Length;
         to[at++] = first;
         to[at++] = (byte)(mask | (length < 126 ? length : length < 65536 ? 126 : 127));
-        for (int shift = length < 126 ? -8 : length < 65536 ? 8 : 56; shift >= 0; shift -= 8) to[at++] = (byte)((long)length >> shift);
+        for (int shift = length < 126 ? -8 : length < 65536 ? 8 : 56; shift >= 0; shift -= 8)
+            to[at++] = (byte)((long)length >> shift);
         for (int i = 0; i < 4 && mask != 0; i++) to[at++] = (byte)(key >> (8 * i));
-        for (int i = 0; i < length; i++) to[at + i] = mask == 0 ? payload[i] : (byte)(payload[i] ^ (byte)(key >> (8 * (i & 3))));
+        for (int i = 0; i < length; i++)
+            to[at + i] = mask == 0 ? payload[i] : (byte)(payload[i] ^ (byte)(key >> (8 * (i & 3))));
         return at + length;
     }
 

@@ -25,7 +25,8 @@ public sealed class FullQueueTests
             link.Peer.OnLoop(() =>
             {
                 int room;
-                while ((room = (int)(link.Session.SendLimitBytes - link.Session.BytesPending) - 14) >= 0) Assert.Equal(SendResult.Queued, link.Session.SendBinary(new byte[Math.Min(room, 10_000)]));
+                while ((room = (int)(link.Session.SendLimitBytes - link.Session.BytesPending) - 14) >= 0)
+                    Assert.Equal(SendResult.Queued, link.Session.SendBinary(new byte[Math.Min(room, 10_000)]));
             });
         }
     }
@@ -34,10 +35,12 @@ public sealed class FullQueueTests
     {
         link.Peer.IsReading = true;
         link.Peer.Run();
-        return [.. Case.Events(link.Received, WebSocketRole.Client).Where(static e => !e.StartsWith("Binary", StringComparison.Ordinal))];
+        return [.. Case.Events(link.Received, WebSocketRole.Client)
+            .Where(static e => !e.StartsWith("Binary", StringComparison.Ordinal))];
     }
 
-    private static void Send(CaseLink link, string frames) => link.Peer.Send(FrameTests.Frames(frames, WebSocketRole.Client));
+    private static void Send(CaseLink link, string frames) =>
+        link.Peer.Send(FrameTests.Frames(frames, WebSocketRole.Client));
 
     [Fact]
     public void Pings_do_not_end_it_and_the_first_and_the_last_are_answered_when_there_is_room()

@@ -37,7 +37,8 @@ public sealed class HandshakeTests
     [InlineData("dGhlIHNhbXBs SBub25jZQ==", false)]
     [InlineData("dGhlIHNhbXBsZSBub25jZ-==", false)]
     [InlineData("                        ", false)]
-    public void A_key_is_16_bytes_in_base64(string key, bool isKey) => Assert.Equal(isKey, WebSocketHandshake.IsKey(Encoding.ASCII.GetBytes(key)));
+    public void A_key_is_16_bytes_in_base64(string key, bool isKey) =>
+        Assert.Equal(isKey, WebSocketHandshake.IsKey(Encoding.ASCII.GetBytes(key)));
 
     // Extension parameters that a server without preferences accepts. "-": none; "!": the field is malformed.
     [Theory]
@@ -45,7 +46,8 @@ public sealed class HandshakeTests
     [InlineData("Permessage-Deflate", "permessage-deflate")]
     [InlineData("permessage-deflate; server_no_context_takeover", "permessage-deflate; server_no_context_takeover")]
     [InlineData("permessage-deflate; client_no_context_takeover", "permessage-deflate; client_no_context_takeover")]
-    [InlineData("permessage-deflate;server_no_context_takeover;client_no_context_takeover", "permessage-deflate; server_no_context_takeover; client_no_context_takeover")]
+    [InlineData("permessage-deflate;server_no_context_takeover;client_no_context_takeover",
+        "permessage-deflate; server_no_context_takeover; client_no_context_takeover")]
     [InlineData("permessage-deflate; client_max_window_bits", "permessage-deflate")]
     [InlineData("permessage-deflate; client_max_window_bits=10", "permessage-deflate; client_max_window_bits=10")]
     [InlineData("permessage-deflate; client_max_window_bits=8", "permessage-deflate; client_max_window_bits=8")]
@@ -70,8 +72,10 @@ public sealed class HandshakeTests
     [InlineData("permessage-deflate; server_no_context_takeover=true", "-")]
     [InlineData("permessage-deflate; client_no_context_takeover=\"\"", "!")]
     [InlineData("permessage-deflate; unknown", "-")]
-    [InlineData("permessage-deflate; unknown=1, permessage-deflate; client_no_context_takeover", "permessage-deflate; client_no_context_takeover")]
-    [InlineData("permessage-deflate; server_max_window_bits=10, permessage-deflate", "permessage-deflate; server_max_window_bits=10")]
+    [InlineData("permessage-deflate; unknown=1, permessage-deflate; client_no_context_takeover",
+        "permessage-deflate; client_no_context_takeover")]
+    [InlineData("permessage-deflate; server_max_window_bits=10, permessage-deflate",
+        "permessage-deflate; server_max_window_bits=10")]
     [InlineData("x-webkit-deflate-frame", "-")]
     [InlineData("x-webkit-deflate-frame, permessage-deflate", "permessage-deflate")]
     [InlineData("mux; max-channels=4; flow-control, permessage-deflate", "permessage-deflate")]
@@ -88,7 +92,8 @@ public sealed class HandshakeTests
     [InlineData("", "-")]
     public void A_server_takes_the_first_offer_that_it_can_keep_to(string offers, string expected)
     {
-        bool isWell = DeflateTerms.TryAgree(Encoding.ASCII.GetBytes(offers), new DeflateTerms(), out DeflateTerms? terms);
+        bool isWell = DeflateTerms.TryAgree(Encoding.ASCII.GetBytes(offers), new DeflateTerms(),
+            out DeflateTerms? terms);
         Assert.Equal(expected, isWell ? Text(terms) : "!");
     }
 
@@ -97,11 +102,16 @@ public sealed class HandshakeTests
     {
         DeflateTerms wishes = new() { ServerForgets = true, ClientForgets = true, ServerBits = 11, ClientBits = 12 };
         Assert.True(DeflateTerms.TryAgree("permessage-deflate"u8, wishes, out DeflateTerms? terms));
-        Assert.Equal("permessage-deflate; server_no_context_takeover; client_no_context_takeover; server_max_window_bits=11", Text(terms)); // it did not offer its window
-        Assert.True(DeflateTerms.TryAgree("permessage-deflate; client_max_window_bits; server_max_window_bits=10"u8, wishes, out terms));
-        Assert.Equal("permessage-deflate; server_no_context_takeover; client_no_context_takeover; server_max_window_bits=10; client_max_window_bits=12", Text(terms));
+        // it did not offer its window
+        Assert.Equal("permessage-deflate; server_no_context_takeover; client_no_context_takeover; "
+            + "server_max_window_bits=11", Text(terms));
+        Assert.True(DeflateTerms.TryAgree("permessage-deflate; client_max_window_bits; server_max_window_bits=10"u8,
+            wishes, out terms));
+        Assert.Equal("permessage-deflate; server_no_context_takeover; client_no_context_takeover; "
+            + "server_max_window_bits=10; client_max_window_bits=12", Text(terms));
         Assert.True(DeflateTerms.TryAgree("permessage-deflate; client_max_window_bits=9"u8, wishes, out terms));
-        Assert.Equal("permessage-deflate; server_no_context_takeover; client_no_context_takeover; server_max_window_bits=11; client_max_window_bits=9", Text(terms));
+        Assert.Equal("permessage-deflate; server_no_context_takeover; client_no_context_takeover; "
+            + "server_max_window_bits=11; client_max_window_bits=9", Text(terms));
     }
 
     // Responses that a client accepts which offered client_max_window_bits and nothing else.
@@ -122,7 +132,8 @@ public sealed class HandshakeTests
     [InlineData("permessage-deflate;", false)]
     [InlineData("", true)]
     public void A_client_refuses_what_it_did_not_offer(string answer, bool isTaken) =>
-        Assert.Equal(isTaken, DeflateTerms.TryAccept(Encoding.ASCII.GetBytes(answer), new DeflateTerms { OffersClientBits = true }, out _));
+        Assert.Equal(isTaken, DeflateTerms.TryAccept(Encoding.ASCII.GetBytes(answer),
+            new DeflateTerms { OffersClientBits = true }, out _));
 
     [Fact]
     public void A_client_holds_the_server_to_what_it_asked_for()
@@ -132,9 +143,12 @@ public sealed class HandshakeTests
         Assert.False(DeflateTerms.TryAccept("permessage-deflate"u8, offer, out _));
         Assert.False(DeflateTerms.TryAccept("permessage-deflate; server_no_context_takeover"u8, offer, out _));
         Assert.False(DeflateTerms.TryAccept("permessage-deflate; server_max_window_bits=9"u8, offer, out _));
-        Assert.False(DeflateTerms.TryAccept("permessage-deflate; server_no_context_takeover; server_max_window_bits=11"u8, offer, out _));
-        Assert.False(DeflateTerms.TryAccept("permessage-deflate; server_no_context_takeover; server_max_window_bits=9; client_max_window_bits=9"u8, offer, out _));
-        Assert.True(DeflateTerms.TryAccept("permessage-deflate; server_no_context_takeover; server_max_window_bits=9"u8, offer, out DeflateTerms? terms));
+        Assert.False(DeflateTerms.TryAccept(
+            "permessage-deflate; server_no_context_takeover; server_max_window_bits=11"u8, offer, out _));
+        Assert.False(DeflateTerms.TryAccept("permessage-deflate; server_no_context_takeover; "u8
+            + "server_max_window_bits=9; client_max_window_bits=9"u8, offer, out _));
+        Assert.True(DeflateTerms.TryAccept("permessage-deflate; server_no_context_takeover; server_max_window_bits=9"u8,
+            offer, out DeflateTerms? terms));
         Assert.Equal(9, terms!.Value.ServerBits);
     }
 

@@ -35,12 +35,16 @@ public sealed class HeartBeatTests
             Random random = new(seed);
             using Web web = new(scheduling: scheduling);
             web.Server.WebSocket("/ws", static () => new WsSession(), new WebSocketOptions { Heartbeat = Interval });
-            web.Server.WebSocket("/slow", static () => new WsSession(), new WebSocketOptions { Heartbeat = Interval * 3 });
+            web.Server.WebSocket("/slow", static () => new WsSession(),
+                new WebSocketOptions { Heartbeat = Interval * 3 });
             List<(WsPeer Peer, int Interval, int Since, int Pings)> live = [];
             for (int now = 0; now < 400; now++)
             {
-                if (random.Next(4) == 0) live.Add(random.Next(4) == 0 ? (new WsPeer(web, "/slow"), 90, now, 0) : (new WsPeer(web), 30, now, 0));
-                if (live.Count > 0 && random.Next(12) == 0 && random.Next(live.Count) is int index && live[index].Peer.Peer.IsConnected)
+                if (random.Next(4) == 0)
+                    live.Add(
+                        random.Next(4) == 0 ? (new WsPeer(web, "/slow"), 90, now, 0) : (new WsPeer(web), 30, now, 0));
+                if (live.Count > 0 && random.Next(12) == 0 && random.Next(live.Count) is int index
+                    && live[index].Peer.Peer.IsConnected)
                 {
                     if (random.Next(2) == 0) live[index].Peer.Peer.Reset();
                     else live[index].Peer.Send("88 \\03\\E8");
@@ -55,8 +59,10 @@ public sealed class HeartBeatTests
                     // The first beat is during the handshake, the next two send pings, and the fourth closes the
                     // connection.
                     int beats = (now - since) / interval;
-                    Assert.True(pings == Math.Clamp(beats - 1, 0, 2), $"seed {seed}: {pings} pings {now - since} s after the handshake, a beat each {interval} s");
-                    Assert.True(peer.Peer.IsConnected == beats < 4, $"seed {seed}: {now - since} s after the handshake, a beat each {interval} s");
+                    Assert.True(pings == Math.Clamp(beats - 1, 0, 2),
+                        $"seed {seed}: {pings} pings {now - since} s after the handshake, a beat each {interval} s");
+                    Assert.True(peer.Peer.IsConnected == beats < 4,
+                        $"seed {seed}: {now - since} s after the handshake, a beat each {interval} s");
                     if (beats < 4) live[i] = (peer, interval, since, pings);
                     else live.RemoveAt(i);
                 }

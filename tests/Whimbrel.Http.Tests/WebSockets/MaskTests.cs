@@ -43,5 +43,6 @@ public sealed class MaskTests
     }
 
     [Fact]
-    public void A_target_that_is_too_small_is_refused() => Assert.Throws<ArgumentException>(() => WebSocketMask.Copy(new byte[2], new byte[1], 0));
+    public void A_target_that_is_too_small_is_refused() =>
+        Assert.Throws<ArgumentException>(() => WebSocketMask.Copy(new byte[2], new byte[1], 0));
 }

@@ -13,9 +13,12 @@ public sealed class MessageReaderTests
     [InlineData(false)]
     public void A_written_message_is_read_at_every_cut(bool ofClient)
     {
-        byte[] bytes = [.. Frame(WebSocketPart.Text, "aé"), .. Frame(WebSocketPart.Ping, "p"), .. Frame(WebSocketPart.Binary, ""), .. Frame(WebSocketPart.Pong, new string('q', 125)), .. Frame(WebSocketPart.Close, "\u0003\u00E8bye", latin: true)];
+        byte[] bytes = [.. Frame(WebSocketPart.Text, "aé"), .. Frame(WebSocketPart.Ping, "p"),
+            .. Frame(WebSocketPart.Binary, ""), .. Frame(WebSocketPart.Pong, new string('q', 125)),
+            .. Frame(WebSocketPart.Close, "\u0003\u00E8bye", latin: true)];
         string expected = $"Text aé;Ping p;Binary ;Pong {new string('q', 125)};Close Normal bye";
-        for (int cut = 0; cut <= bytes.Length; cut++) Assert.Equal(expected, Read(ofClient, 1000, bytes[..cut], bytes[cut..]));
+        for (int cut = 0; cut <= bytes.Length; cut++)
+            Assert.Equal(expected, Read(ofClient, 1000, bytes[..cut], bytes[cut..]));
         Assert.Equal(expected, Read(ofClient, 1000, [.. bytes.Select(b => new[] { b })]));
         Assert.Equal($"Binary {_long}", Read(ofClient, 70_000, Frame(WebSocketPart.Binary, _long)));
 
@@ -44,7 +47,8 @@ public sealed class MessageReaderTests
             byte[] all = Convert.FromHexString(frame.Replace(" ", "", StringComparison.Ordinal));
             return new byte[] { all[0], (byte)(all.Length - 1) }.Concat(all[1..]);
         })];
-        for (int cut = 0; cut <= bytes.Length; cut++) Assert.Equal(expected, Read(ofClient: false, 8, bytes[..cut], bytes[cut..]));
+        for (int cut = 0; cut <= bytes.Length; cut++)
+            Assert.Equal(expected, Read(ofClient: false, 8, bytes[..cut], bytes[cut..]));
     }
 
     [Theory]
@@ -70,14 +74,20 @@ public sealed class MessageReaderTests
     public void An_invalid_frame_is_not_written()
     {
         byte[] target = new byte[300];
-        Assert.Throws<ArgumentException>(() => WebSocketFrames.Write(target, WebSocketPart.Ping, new byte[126], ofClient: false));
-        Assert.Throws<ArgumentException>(() => WebSocketFrames.Write(target, WebSocketPart.Close, [3], ofClient: false));
-        Assert.Throws<ArgumentException>(() => WebSocketFrames.Write(target, WebSocketPart.Close, [3, 0xED], ofClient: false));
-        Assert.Throws<ArgumentException>(() => WebSocketFrames.Write(target, WebSocketPart.Text, new byte[300], ofClient: false));
-        Assert.Throws<ArgumentOutOfRangeException>(() => WebSocketFrames.Write(target, WebSocketPart.Broken, default, ofClient: false));
+        Assert.Throws<ArgumentException>(() => WebSocketFrames.Write(target, WebSocketPart.Ping, new byte[126],
+            ofClient: false));
+        Assert.Throws<ArgumentException>(() => WebSocketFrames.Write(target, WebSocketPart.Close, [3],
+            ofClient: false));
+        Assert.Throws<ArgumentException>(() => WebSocketFrames.Write(target, WebSocketPart.Close, [3, 0xED],
+            ofClient: false));
+        Assert.Throws<ArgumentException>(() => WebSocketFrames.Write(target, WebSocketPart.Text, new byte[300],
+            ofClient: false));
+        Assert.Throws<ArgumentOutOfRangeException>(() => WebSocketFrames.Write(target, WebSocketPart.Broken, default,
+            ofClient: false));
         Assert.Throws<ArgumentOutOfRangeException>(() => WebSocketFrames.WriteHead(target, WebSocketPart.Ping, 0));
         Assert.Throws<ArgumentOutOfRangeException>(() => WebSocketFrames.WriteHead(target, WebSocketPart.Text, -1));
-        Assert.Throws<ArgumentException>(() => WebSocketFrames.WriteHead(target.AsSpan(0, WebSocketFrames.MostHeadBytes - 1), WebSocketPart.Text, 0));
+        Assert.Throws<ArgumentException>(() =>
+            WebSocketFrames.WriteHead(target.AsSpan(0, WebSocketFrames.MostHeadBytes - 1), WebSocketPart.Text, 0));
         Assert.Throws<ArgumentOutOfRangeException>(() => new WebSocketMessageReader(ofClient: true, 0));
     }
 
@@ -105,7 +115,8 @@ public sealed class MessageReaderTests
             {
                 part = reader.Read(unread.AsSpan(taken), out int count, out ReadOnlySpan<byte> payload);
                 taken += count;
-                if (part == WebSocketPart.Broken) return string.Join(';', told.Append($"! {reader.Status} {reader.Reason}"));
+                if (part == WebSocketPart.Broken)
+                    return string.Join(';', told.Append($"! {reader.Status} {reader.Reason}"));
                 if (part == WebSocketPart.Close) told.Add($"Close {reader.Status} {reader.Reason}");
                 else if (part != WebSocketPart.NeedMore) told.Add($"{part} {Encoding.UTF8.GetString(payload)}");
             }

@@ -57,7 +57,8 @@ internal static class PlainFrames
             {
                 total += length;
                 if (total > (UInt128)limit) rule = WebSocketRule.MessageTooLarge;
-                else if (length == 0 && ++empty > WebSocketReader.MostEmptyFrames && !isFinal) rule = WebSocketRule.TooManyEmptyFrames;
+                else if (length == 0 && ++empty > WebSocketReader.MostEmptyFrames && !isFinal)
+                    rule = WebSocketRule.TooManyEmptyFrames;
                 if (rule != 0) goto broken;
             }
 
@@ -81,7 +82,8 @@ internal static class PlainFrames
                 if (opcode == 8 && payload.Length > 0)
                 {
                     int status = payload[0] * 256 + payload[1];
-                    bool isKnown = status is 1000 or 1001 or 1002 or 1003 or 1007 or 1008 or 1009 or 1010 or 1011 or 1012 or 1013 or 1014;
+                    bool isKnown = status
+                        is 1000 or 1001 or 1002 or 1003 or 1007 or 1008 or 1009 or 1010 or 1011 or 1012 or 1013 or 1014;
                     if (!isKnown && status is < 3000 or > 4999) rule = WebSocketRule.BadCloseStatus;
                     else if (!IsText(payload.AsSpan(2), true)) rule = WebSocketRule.BadUtf8;
                     if (rule != 0) goto broken;

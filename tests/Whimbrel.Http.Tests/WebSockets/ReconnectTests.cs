@@ -9,7 +9,14 @@ public sealed class ReconnectTests
     private static readonly MemoryEndPoint _here = new("here");
 
     private static ReconnectPolicy Quick(int? attempts = null, bool retriesFirst = true) =>
-        new() { InitialDelay = TimeSpan.FromSeconds(1), MaxDelay = TimeSpan.FromSeconds(1), Jitter = false, MaxAttempts = attempts, RetryFirstConnect = retriesFirst };
+        new()
+        {
+            InitialDelay = TimeSpan.FromSeconds(1),
+            MaxDelay = TimeSpan.FromSeconds(1),
+            Jitter = false,
+            MaxAttempts = attempts,
+            RetryFirstConnect = retriesFirst
+        };
 
     private static T Get<T>(World world, Task<T> task)
     {
@@ -71,7 +78,8 @@ public sealed class ReconnectTests
             UntilSessions(1);
         }
 
-        internal void UntilSessions(int count) => Engine.RunUntil(() => Sessions.Count == count && Sessions[^1].Events.Contains("connected"));
+        internal void UntilSessions(int count) =>
+            Engine.RunUntil(() => Sessions.Count == count && Sessions[^1].Events.Contains("connected"));
 
         public void Dispose()
         {
@@ -161,7 +169,9 @@ public sealed class ReconnectTests
             Task<WebSocketSession> connecting = world.Client.ConnectAsync().AsTask();
             world.Engine.RunFor(TimeSpan.FromSeconds(20));
             Assert.Equal(isReady ? (0, 1) : (1, 4), (world.Sessions.Count, asked));
-            if (isReady) Assert.Contains("answered 403", Assert.Throws<WebSocketException>(() => Get(world, connecting)).Message, StringComparison.Ordinal);
+            if (isReady)
+                Assert.Contains("answered 403", Assert.Throws<WebSocketException>(() => Get(world, connecting)).Message,
+                    StringComparison.Ordinal);
             else Assert.Same(world.Sessions[0], Get(world, connecting));
             Assert.False(world.Client.IsReconnecting);
         }
@@ -170,14 +180,17 @@ public sealed class ReconnectTests
     [Fact]
     public void A_first_connect_gives_up_at_the_limit_of_the_policy_with_the_last_answer_and_without_RetryFirstConnect_at_once()
     {
-        foreach ((ReconnectPolicy? policy, int most) in ((ReconnectPolicy?, int)[])[(Quick(attempts: 2), 3), (Quick(retriesFirst: false), 1), (null, 1)])
+        foreach ((ReconnectPolicy? policy, int most) in ((ReconnectPolicy?, int)[])[(Quick(attempts: 2), 3),
+            (Quick(retriesFirst: false), 1), (null, 1)])
         {
             using World world = new(policy: policy);
             int asked = 0;
-            world.Serve(new WebSocketOptions(), () => ++asked > 0 ? throw new InvalidOperationException("never") : false);
+            world.Serve(new WebSocketOptions(),
+                () => ++asked > 0 ? throw new InvalidOperationException("never") : false);
             Task<WebSocketSession> connecting = world.Client.ConnectAsync().AsTask();
             world.Engine.RunFor(TimeSpan.FromSeconds(20));
-            Assert.Contains("answered 500", Assert.Throws<WebSocketException>(() => Get(world, connecting)).Message, StringComparison.Ordinal);
+            Assert.Contains("answered 500", Assert.Throws<WebSocketException>(() => Get(world, connecting)).Message,
+                StringComparison.Ordinal);
             Assert.Equal(most, asked);
         }
     }
@@ -189,9 +202,15 @@ public sealed class ReconnectTests
         {
             foreach (bool isInside in (bool[])[false, true])
             {
-                using World world = new(policy: new ReconnectPolicy { InitialDelay = TimeSpan.FromHours(1), MaxDelay = TimeSpan.FromHours(1), Jitter = false });
+                using World world = new(policy: new ReconnectPolicy
+                {
+                    InitialDelay = TimeSpan.FromHours(1),
+                    MaxDelay = TimeSpan.FromHours(1),
+                    Jitter = false
+                });
                 MemoryPeerListener? silent = isInside ? world.Engine.Listen(_here) : null;
-                if (!isInside) world.Serve(new WebSocketOptions(), static () => throw new InvalidOperationException("never"));
+                if (!isInside)
+                    world.Serve(new WebSocketOptions(), static () => throw new InvalidOperationException("never"));
                 using CancellationTokenSource stop = new();
                 Task<WebSocketSession> connecting = world.Client.ConnectAsync(stop.Token).AsTask();
                 world.Engine.RunFor(TimeSpan.FromSeconds(1));

@@ -7,7 +7,8 @@ namespace Whimbrel.Http.Tests.WebSockets;
 // The upgrade request: what is rejected, and with which response.
 public sealed class UpgradeTests
 {
-    private const string Good = "Host: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+    private const string Good = "Host: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: "
+        + "13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
 
     private static Answer Ask(string head, WebSocketOptions? options = null)
     {
@@ -39,16 +40,20 @@ public sealed class UpgradeTests
     [InlineData("dGhlIHNhbXBsZSBub25jZQ==", "", 400)]
     [InlineData("dGhlIHNhbXBsZSBub25jZQ==", "dGhlIHNhbXBsZSBub25j", 400)]
     [InlineData("dGhlIHNhbXBsZSBub25jZQ==", "dGhlIHNhbXBsZSBub25jZXg=", 400)]
-    [InlineData("dGhlIHNhbXBsZSBub25jZQ==", "dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", 400)]
+    [InlineData("dGhlIHNhbXBsZSBub25jZQ==",
+        "dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", 400)]
     [InlineData("Host: a\r\n", "", 400)]
     [InlineData("Host: a\r\n", "Host: a\r\nContent-Length: 3\r\n", 426)] // it has a body: no upgrade
     public void A_request_is_judged_field_by_field(string replaced, string by, int status)
     {
-        string head = "GET /ws HTTP/1.1\r\n" + (replaced.Length == 0 ? Good : Good.Replace(replaced, by, StringComparison.Ordinal));
+        string head = "GET /ws HTTP/1.1\r\n"
+            + (replaced.Length == 0 ? Good : Good.Replace(replaced, by, StringComparison.Ordinal));
         Answer answer = Ask(head + (head.Contains("Content-Length", StringComparison.Ordinal) ? "\r\nabc" : ""));
         if (status == 426 && answer.Status == 400 && head.Contains("Content-Length", StringComparison.Ordinal)) return;
         Assert.Equal(status, answer.Status);
-        if (status == 426 && head.Contains("websocket\r\n", StringComparison.Ordinal) && head.Contains("Connection: Upgrade", StringComparison.Ordinal)) Assert.Equal("13", answer["Sec-WebSocket-Version"]);
+        if (status == 426 && head.Contains("websocket\r\n", StringComparison.Ordinal)
+            && head.Contains("Connection: Upgrade", StringComparison.Ordinal))
+            Assert.Equal("13", answer["Sec-WebSocket-Version"]);
         if (status == 101) Assert.Equal("s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", answer["Sec-WebSocket-Accept"]);
     }
 
@@ -78,7 +83,8 @@ public sealed class UpgradeTests
     [InlineData("Sec-WebSocket-Protocol: a b", "!")]
     public void A_sub_protocol_is_chosen_only_from_what_was_offered(string field, string chosen)
     {
-        Answer answer = Ask($"GET /ws HTTP/1.1\r\n{Good}{(field.Length == 0 ? "" : field + "\r\n")}", new WebSocketOptions { SubProtocols = ["superchat", "chat"] });
+        Answer answer = Ask($"GET /ws HTTP/1.1\r\n{Good}{(field.Length == 0 ? "" : field + "\r\n")}",
+            new WebSocketOptions { SubProtocols = ["superchat", "chat"] });
         Assert.Equal(chosen == "!" ? 400 : 101, answer.Status);
         if (chosen != "!") Assert.Equal(chosen, answer["Sec-WebSocket-Protocol"]);
     }
@@ -104,16 +110,19 @@ public sealed class UpgradeTests
         string head = $"GET /ws HTTP/1.1\r\n{Good}{(origin.Length == 0 ? "" : $"Origin: {origin}\r\n")}";
         Assert.Equal(bySame ? 101 : 403, Ask(head).Status);
         Assert.Equal(byAny ? 101 : 403, Ask(head, new WebSocketOptions { Origins = WebSocketOrigins.Any }).Status);
-        Assert.Equal(byList ? 101 : 403, Ask(head, new WebSocketOptions { Origins = WebSocketOrigins.Of("https://good.example") }).Status);
+        Assert.Equal(byList ? 101 : 403,
+            Ask(head, new WebSocketOptions { Origins = WebSocketOrigins.Of("https://good.example") }).Status);
     }
 
     [Fact]
     public void A_request_with_two_origins_is_refused_whatever_the_first_one_is()
     {
-        foreach (WebSocketOrigins origins in (WebSocketOrigins[])[WebSocketOrigins.SameHost, WebSocketOrigins.SameHostBehindTls, WebSocketOrigins.Any, WebSocketOrigins.Of("http://a")])
+        foreach (WebSocketOrigins origins in (WebSocketOrigins[])[WebSocketOrigins.SameHost,
+            WebSocketOrigins.SameHostBehindTls, WebSocketOrigins.Any, WebSocketOrigins.Of("http://a")])
         {
             foreach (string second in (string[])["http://evil", "http://a"])
-                Assert.Equal(400, Ask($"GET /ws HTTP/1.1\r\n{Good}Origin: http://a\r\nOrigin: {second}\r\n", new WebSocketOptions { Origins = origins }).Status);
+                Assert.Equal(400, Ask($"GET /ws HTTP/1.1\r\n{Good}Origin: http://a\r\nOrigin: {second}\r\n",
+                    new WebSocketOptions { Origins = origins }).Status);
         }
     }
 
@@ -134,7 +143,8 @@ public sealed class UpgradeTests
     [Fact]
     public void An_origin_of_a_list_is_compared_as_a_browser_writes_it()
     {
-        WebSocketOptions options = new() { Origins = WebSocketOrigins.Of("https://b\u00FCcher.example:443", "http://[::1]:8080") };
+        WebSocketOptions options =
+            new() { Origins = WebSocketOrigins.Of("https://b\u00FCcher.example:443", "http://[::1]:8080") };
         Assert.Equal(101, Ask($"GET /ws HTTP/1.1\r\n{Good}Origin: https://xn--bcher-kva.example\r\n", options).Status);
         Assert.Equal(101, Ask($"GET /ws HTTP/1.1\r\n{Good}Origin: http://[::1]:8080\r\n", options).Status);
         Assert.Equal(403, Ask($"GET /ws HTTP/1.1\r\n{Good}Origin: http://[::1]\r\n", options).Status);
@@ -148,16 +158,19 @@ public sealed class UpgradeTests
         foreach (string scheme in (string[])["https", "http"])
         {
             using System.Net.WebSockets.ClientWebSocket socket = new();
-            socket.Options.RemoteCertificateValidationCallback = static (_, certificate, _, _) => certificate?.GetCertHashString() == Whimbrel.Conformance.TestCertificates.Server.GetCertHashString();
+            socket.Options.RemoteCertificateValidationCallback = static (_, certificate, _, _) =>
+                certificate?.GetCertHashString() == Whimbrel.Conformance.TestCertificates.Server.GetCertHashString();
             socket.Options.SetRequestHeader("Origin", $"{scheme}://{site.Address.Authority}");
             using CancellationTokenSource limit = new(WsSite.Patience);
             if (scheme == "https") await socket.ConnectAsync(site.Address, limit.Token);
-            else await Assert.ThrowsAsync<System.Net.WebSockets.WebSocketException>(() => socket.ConnectAsync(site.Address, limit.Token));
+            else await Assert.ThrowsAsync<System.Net.WebSockets.WebSocketException>(
+                () => socket.ConnectAsync(site.Address, limit.Token));
         }
     }
 
     [Theory]
-    [InlineData("permessage-deflate", "permessage-deflate; server_no_context_takeover; client_no_context_takeover; server_max_window_bits=12", 101)]
+    [InlineData("permessage-deflate",
+        "permessage-deflate; server_no_context_takeover; client_no_context_takeover; server_max_window_bits=12", 101)]
     [InlineData("other", "", 101)]
     [InlineData("permessage-deflate;", "", 400)]
     public void Compression_is_agreed_on_when_both_want_it(string offer, string agreed, int status)
@@ -184,21 +197,36 @@ public sealed class UpgradeTests
     [Fact]
     public void Invalid_options_are_reported_all_at_once()
     {
-        WebSocketOptions options = new() { MessageLimitBytes = 1, Heartbeat = TimeSpan.Zero, CloseTimeout = TimeSpan.Zero, SubProtocols = ["a", "a"], InPieces = true, Deflate = new WebSocketDeflate { Level = 0, WindowBits = 8, MemoryLevel = 10 } };
+        WebSocketOptions options = new()
+        {
+            MessageLimitBytes = 1,
+            Heartbeat = TimeSpan.Zero,
+            CloseTimeout = TimeSpan.Zero,
+            SubProtocols = ["a", "a"],
+            InPieces = true,
+            Deflate = new WebSocketDeflate { Level = 0, WindowBits = 8, MemoryLevel = 10 }
+        };
         using Web web = new();
-        string message = Assert.Throws<ArgumentException>(() => web.Server.WebSocket("/ws", static () => new WsSession(), options)).Message;
-        foreach (string name in (string[])["MessageLimitBytes", "Heartbeat", "CloseTimeout", "SubProtocols", "InPieces", "Level", "WindowBits", "MemoryLevel"]) Assert.Contains(name, message, StringComparison.Ordinal);
-        foreach (string name in (string[])["Host", "connection", "Upgrade", "Sec-WebSocket-Key", "sec-websocket-protocol", "Sec-WebSocket-Extensions", "Content-Length"])
+        string message = Assert.Throws<ArgumentException>(
+            () => web.Server.WebSocket("/ws", static () => new WsSession(), options)).Message;
+        foreach (string name in (string[])["MessageLimitBytes", "Heartbeat", "CloseTimeout",
+            "SubProtocols", "InPieces", "Level", "WindowBits", "MemoryLevel"])
+            Assert.Contains(name, message, StringComparison.Ordinal);
+        foreach (string name in (string[])["Host", "connection", "Upgrade", "Sec-WebSocket-Key",
+            "sec-websocket-protocol", "Sec-WebSocket-Extensions", "Content-Length"])
         {
             options = new WebSocketOptions { Fields = [new("Cookie", "a=b"), new(name, "x")] };
-            message = Assert.Throws<ArgumentException>(() => new WebSocketClient("ws://a/", static () => new WsSession(), options)).Message;
+            message = Assert.Throws<ArgumentException>(
+                () => new WebSocketClient("ws://a/", static () => new WsSession(), options)).Message;
             Assert.Contains($"Fields has {name}: ", message, StringComparison.Ordinal);
         }
 
         options = new WebSocketOptions { Fields = [new("Cookie", "a=b")] };
-        Assert.Contains("is for clients", Assert.Throws<ArgumentException>(() => web.Server.WebSocket("/ws", static () => new WsSession(), options)).Message, StringComparison.Ordinal);
+        Assert.Contains("is for clients", Assert.Throws<ArgumentException>(() => web.Server.WebSocket("/ws",
+            static () => new WsSession(), options)).Message, StringComparison.Ordinal);
         options = new WebSocketOptions { Origins = WebSocketOrigins.Any };
-        Assert.Contains("is for routes", Assert.Throws<ArgumentException>(() => new WebSocketClient("ws://a/", static () => new WsSession(), options)).Message, StringComparison.Ordinal);
+        Assert.Contains("is for routes", Assert.Throws<ArgumentException>(() => new WebSocketClient("ws://a/",
+            static () => new WsSession(), options)).Message, StringComparison.Ordinal);
         Assert.Throws<ArgumentException>(static () => WebSocketOrigins.Of("good.example"));
         Assert.Throws<ArgumentException>(static () => WebSocketOrigins.Of("https://good.example/"));
     }

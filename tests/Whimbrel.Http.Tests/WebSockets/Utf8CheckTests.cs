@@ -7,7 +7,8 @@ namespace Whimbrel.Http.Tests.WebSockets;
 // Compared with an automaton of Unicode table 3-7 that reads one byte at a time.
 public sealed class Utf8CheckTests
 {
-    private static readonly byte[] _telling = [0x00, 0x41, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xC1, 0xC2, 0xDF, 0xE0, 0xE1, 0xEC, 0xED, 0xEE, 0xEF, 0xF0, 0xF1, 0xF3, 0xF4, 0xF5, 0xF8, 0xFF];
+    private static readonly byte[] _telling = [0x00, 0x41, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xC1, 0xC2,
+        0xDF, 0xE0, 0xE1, 0xEC, 0xED, 0xEE, 0xEF, 0xF0, 0xF1, 0xF3, 0xF4, 0xF5, 0xF8, 0xFF];
 
     /// <summary>Number of bytes before the first invalid one, or -1; and whether a character is incomplete.</summary>
     private static int FirstWrong(ReadOnlySpan<byte> text, out bool isOpen)
@@ -66,7 +67,10 @@ public sealed class Utf8CheckTests
             for (int run = 0; run < 3000; run++)
             {
                 StringBuilder text = new();
-                while (text.Length < random.Next(1, 90)) text.Append(Rune.IsValid(random.Next(0x11_0000)) ? new Rune(Math.Clamp(random.Next(0x800), 1, 0xD7FF)).ToString() : "x").Append(random.Next(5) == 0 ? "\U0001F600" : "a");
+                while (text.Length < random.Next(1, 90))
+                    text.Append(Rune.IsValid(random.Next(0x11_0000))
+                        ? new Rune(Math.Clamp(random.Next(0x800), 1, 0xD7FF)).ToString()
+                        : "x").Append(random.Next(5) == 0 ? "\U0001F600" : "a");
                 byte[] bytes = Encoding.UTF8.GetBytes(text.ToString());
                 if (random.Next(2) == 0) bytes[random.Next(bytes.Length)] = (byte)random.Next(256);
                 int wrong = FirstWrong(bytes, out bool isOpen);

@@ -6,11 +6,13 @@ namespace Whimbrel.Http.Tests.WebSockets;
 // Requests to a WebSocket route without an upgrade: a browser that opens the address, a script, a health check.
 public sealed class VisitorTests
 {
-    private const string Handshake = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+    private const string Handshake = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: "
+        + "13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
 
     private sealed class Silent : WebSocketSession;
 
-    private static Answer Ask(bool hasPage, string fields, string verb = "GET", Action<HttpRequest, HttpResponse>? visitors = null)
+    private static Answer Ask(bool hasPage, string fields, string verb = "GET",
+        Action<HttpRequest, HttpResponse>? visitors = null)
     {
         using Web web = new();
         visitors ??= hasPage ? static (request, response) => response.Bytes("<p>page"u8, "text/html"u8) : null;
@@ -27,7 +29,8 @@ public sealed class VisitorTests
     public void A_request_without_an_upgrade_gets_the_page_or_426(string fields)
     {
         Answer page = Ask(hasPage: true, fields), refused = Ask(hasPage: false, fields);
-        Assert.Equal((200, "<p>page", "text/html", ""), (page.Status, page.Body, page["Content-Type"], page["Upgrade"]));
+        Assert.Equal((200, "<p>page", "text/html", ""),
+            (page.Status, page.Body, page["Content-Type"], page["Upgrade"]));
         Assert.Equal((426, "websocket", ""), (refused.Status, refused["Upgrade"], refused["Connection"]));
         Assert.Contains("Only WebSocket is spoken here", refused.Body, StringComparison.Ordinal);
     }

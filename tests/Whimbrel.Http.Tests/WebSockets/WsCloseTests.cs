@@ -63,7 +63,8 @@ public sealed class WsCloseTests
     [InlineData("text close", false)]
     [InlineData("text close", true)]
     [InlineData("pong close", false)]
-    public async Task A_callback_on_the_pool_that_blocks_on_its_own_end_sends_the_frame_and_comes_to_an_end(string callback, bool isTask)
+    public async Task A_callback_on_the_pool_that_blocks_on_its_own_end_sends_the_frame_and_comes_to_an_end(
+        string callback, bool isTask)
     {
         TaskCompletionSource<CloseReason> closed = new(TaskCreationOptions.RunContinuationsAsynchronously);
         await using WsSite site = new(EngineKind.Epoll, scheduling: Scheduling.ThreadPool);
@@ -72,7 +73,9 @@ public sealed class WsCloseTests
         {
             // Blocking on the task waits until the limit. The blocking overload detects the callback and does not wait
             // for a response that could not be delivered.
-            if (what == callback) closed.SetResult(isTask ? s.CloseAsync((WebSocketStatus)4001).AsTask().Result : s.CloseAndWait(Timeout.InfiniteTimeSpan));
+            if (what == callback)
+                closed.SetResult(isTask
+                    ? s.CloseAsync((WebSocketStatus)4001).AsTask().Result : s.CloseAndWait(Timeout.InfiniteTimeSpan));
         }), options);
         await site.Server.StartAsync(TestContext.Current.CancellationToken);
         CancellationToken stop = TestContext.Current.CancellationToken;

@@ -44,7 +44,8 @@ public sealed class WsDeepTests
     [InlineData(EngineKind.Epoll, false, Scheduling.Inline)]
     [InlineData(EngineKind.Uring, false, Scheduling.Inline)]
     [InlineData(EngineKind.Epoll, true, Scheduling.ThreadPool)]
-    public async Task A_message_of_a_GiB_is_streamed_both_ways_and_neither_end_keeps_it(EngineKind kind, bool isTls, Scheduling scheduling)
+    public async Task A_message_of_a_GiB_is_streamed_both_ways_and_neither_end_keeps_it(EngineKind kind, bool isTls,
+        Scheduling scheduling)
     {
         long length = Catalogue.IsDeep ? 1L << 30 : 16 << 20;
         await using WsSite site = new(kind, isTls, scheduling);
@@ -55,20 +56,23 @@ public sealed class WsDeepTests
             {
                 WebSocketReceived got = await socket.ReceiveAsync(part, stop);
                 if (got.IsEnd) return;
-                Assert.Equal(SendResult.Queued, await socket.SendPieceAsync(part.AsMemory(0, got.Count), got.IsText, got.IsLast, stop));
+                Assert.Equal(SendResult.Queued,
+                    await socket.SendPieceAsync(part.AsMemory(0, got.Count), got.IsText, got.IsLast, stop));
             }
         });
         using CancellationTokenSource limit = new(_patience);
         WebSocketSession client = await site.ConnectAsync(null, limit.Token);
         long allocated = GC.GetTotalAllocatedBytes(precise: true);
-        Task<SendResult> sending = Task.Run(async () => await client.SendBinaryAsync(new Pattern(length), limit.Token), limit.Token);
+        Task<SendResult> sending = Task.Run(async () => await client.SendBinaryAsync(new Pattern(length), limit.Token),
+            limit.Token);
         byte[] into = new byte[Pattern.Period];
         long at = 0, most = 0;
         for (bool isLast = false; !isLast;)
         {
             WebSocketReceived got = await client.ReceiveAsync(into, limit.Token);
             Assert.False(got.IsEnd || got.IsText);
-            Assert.True(into.AsSpan(0, got.Count).SequenceEqual(Pattern.At(at, got.Count)), $"other bytes from {at} on");
+            Assert.True(into.AsSpan(0, got.Count).SequenceEqual(Pattern.At(at, got.Count)),
+                $"other bytes from {at} on");
             at += got.Count;
             most = Math.Max(most, client.BytesPending);
             isLast = got.IsLast;
@@ -98,7 +102,9 @@ public sealed class WsDeepTests
         const int Speakers = 4, Lines = 25;
         await using WsSite site = new(EngineKind.Epoll);
         // Both ends are in this process.
-        string limit = File.ReadLines("/proc/self/limits").First(static l => l.StartsWith("Max open files", StringComparison.Ordinal)).Split(' ', StringSplitOptions.RemoveEmptyEntries)[3];
+        string limit = File.ReadLines("/proc/self/limits")
+            .First(static l => l.StartsWith("Max open files", StringComparison.Ordinal))
+            .Split(' ', StringSplitOptions.RemoveEmptyEntries)[3];
         int descriptors = int.TryParse(limit, out int most) ? most - 500 : int.MaxValue;
         int count = Math.Min(Catalogue.IsDeep ? 10_000 : 100, descriptors / 2);
         TestContext.Current.TestOutputHelper!.WriteLine($"{count} members");
@@ -111,7 +117,10 @@ public sealed class WsDeepTests
             byte[] buffer = new byte[4096];
             for (int i = 0; i < count; i++)
             {
-                Socket member = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { ReceiveTimeout = (int)_patience.TotalMilliseconds };
+                Socket member = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp)
+                {
+                    ReceiveTimeout = (int)_patience.TotalMilliseconds
+                };
                 members.Add(member);
                 member.Connect(site.Server.EndPoint!);
                 member.Send(Encoding.ASCII.GetBytes(WsPeer.Ask()));
@@ -122,7 +131,9 @@ public sealed class WsDeepTests
             Assert.True(SpinWait.SpinUntil(() => room.Count == count, _patience));
             for (int line = 0; line < Lines; line++)
             {
-                for (int speaker = 0; speaker < Speakers; speaker++) members[speaker * count / Speakers].Send(new CaseFrame(0x81, Encoding.ASCII.GetBytes($"{speaker} {line:00}")).Bytes(WebSocketRole.Server, (uint)line));
+                for (int speaker = 0; speaker < Speakers; speaker++)
+                    members[speaker * count / Speakers].Send(new CaseFrame(0x81,
+                        Encoding.ASCII.GetBytes($"{speaker} {line:00}")).Bytes(WebSocketRole.Server, (uint)line));
             }
 
             int[] next = new int[Speakers];
@@ -140,7 +151,8 @@ public sealed class WsDeepTests
                 Assert.All(next, static n => Assert.Equal(Lines, n));
             }
 
-            await room.CloseAllAsync(WebSocketStatus.ServiceRestart).AsTask().WaitAsync(_patience, TestContext.Current.CancellationToken);
+            await room.CloseAllAsync(WebSocketStatus.ServiceRestart).AsTask()
+                .WaitAsync(_patience, TestContext.Current.CancellationToken);
             byte[] close = new byte[4];
             foreach (Socket member in members)
             {
@@ -149,7 +161,8 @@ public sealed class WsDeepTests
                 member.Dispose();
             }
 
-            Assert.True(SpinWait.SpinUntil(() => room.Count == 0 && site.Server.SessionCount == 0, _patience), $"{room.Count} are left");
+            Assert.True(SpinWait.SpinUntil(() => room.Count == 0 && site.Server.SessionCount == 0, _patience),
+                $"{room.Count} are left");
         }
         finally
         {

@@ -47,37 +47,56 @@ public sealed class WsEngineTests
             Assert.SkipUnless(support.IsAvailable, support.Reason);
             _isTls = isTls;
             _engine = new Engine(new EngineOptions { Kind = kind, Loops = 2, OnDiagnosticEvent = static _ => { } });
-            TlsOptions? tls = isTls ? new TlsOptions { Certificate = TlsCertificate.From(TestCertificates.Server) } : null;
-            Server = new HttpServer(new ServerOptions { Engine = _engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Scheduling = scheduling, Tls = tls, AllowLargeMessages = true });
-            Server.WebSocket("/echo", static () => new EchoSession(), options ?? new WebSocketOptions { MessageLimitBytes = 4_000_000 });
+            TlsOptions? tls =
+                isTls ? new TlsOptions { Certificate = TlsCertificate.From(TestCertificates.Server) } : null;
+            Server = new HttpServer(new ServerOptions
+            {
+                Engine = _engine,
+                EndPoint = new IPEndPoint(IPAddress.Loopback, 0),
+                Scheduling = scheduling,
+                Tls = tls,
+                AllowLargeMessages = true
+            });
+            Server.WebSocket("/echo", static () => new EchoSession(),
+                options ?? new WebSocketOptions { MessageLimitBytes = 4_000_000 });
         }
 
         internal HttpServer Server { get; }
 
-        internal Uri Address => new($"{(_isTls ? "wss" : "ws")}://localhost:{((IPEndPoint)Server.EndPoint!).Port}/echo");
+        internal Uri Address =>
+            new($"{(_isTls ? "wss" : "ws")}://localhost:{((IPEndPoint)Server.EndPoint!).Port}/echo");
 
         internal async Task<ClientWebSocket> ConnectAsync(bool deflates = false, string path = "/echo")
         {
             ClientWebSocket socket = new();
-            socket.Options.RemoteCertificateValidationCallback = static (_, certificate, _, _) => certificate?.GetCertHashString() == TestCertificates.Server.GetCertHashString();
+            socket.Options.RemoteCertificateValidationCallback = static (_, certificate, _, _) =>
+                certificate?.GetCertHashString() == TestCertificates.Server.GetCertHashString();
             if (deflates) socket.Options.DangerousDeflateOptions = new WebSocketDeflateOptions();
             using CancellationTokenSource limit = new(_patience);
             await socket.ConnectAsync(new Uri(Address, path), limit.Token);
             return socket;
         }
 
-        internal WebSocketClient Client(WebSocketOptions options, Func<WebSocketSession> session, Scheduling scheduling) => new(
-            Address.ToString(),
-            new ClientOptions
-            {
-                Engine = _engine,
-                EndPoint = Server.EndPoint,
-                Scheduling = scheduling,
-                AllowLargeMessages = true,
-                Tls = _isTls ? new TlsOptions { ChecksHostName = false, Verify = static v => v.Certificate?.GetCertHashString() == TestCertificates.Server.GetCertHashString() } : null,
-            },
-            session,
-            options);
+        internal WebSocketClient Client(WebSocketOptions options, Func<WebSocketSession> session,
+            Scheduling scheduling) => new(
+                Address.ToString(),
+                new ClientOptions
+                {
+                    Engine = _engine,
+                    EndPoint = Server.EndPoint,
+                    Scheduling = scheduling,
+                    AllowLargeMessages = true,
+                    Tls = _isTls
+                        ? new TlsOptions
+                        {
+                            ChecksHostName = false,
+                            Verify = static v =>
+                                v.Certificate?.GetCertHashString() == TestCertificates.Server.GetCertHashString()
+                        }
+                        : null,
+                },
+                session,
+                options);
 
         public async ValueTask DisposeAsync()
         {
@@ -95,9 +114,11 @@ public sealed class WsEngineTests
     }
 
     [Theory, MemberData(nameof(Kinds))]
-    public async Task NETs_client_gets_its_messages_back_plain_and_compressed(EngineKind kind, bool isTls, Scheduling scheduling)
+    public async Task NETs_client_gets_its_messages_back_plain_and_compressed(EngineKind kind, bool isTls,
+        Scheduling scheduling)
     {
-        await using Site site = new(kind, isTls, scheduling, new WebSocketOptions { MessageLimitBytes = 4_000_000, Deflate = new WebSocketDeflate() });
+        await using Site site = new(kind, isTls, scheduling,
+            new WebSocketOptions { MessageLimitBytes = 4_000_000, Deflate = new WebSocketDeflate() });
         await site.Server.StartAsync();
         using CancellationTokenSource limit = new(_patience);
         foreach (bool deflates in (bool[])[false, true])
@@ -131,17 +152,29 @@ public sealed class WsEngineTests
     }
 
     [Theory, MemberData(nameof(Kinds))]
-    public async Task Our_client_gets_its_messages_back_in_order_plain_and_compressed(EngineKind kind, bool isTls, Scheduling scheduling)
+    public async Task Our_client_gets_its_messages_back_in_order_plain_and_compressed(EngineKind kind, bool isTls,
+        Scheduling scheduling)
     {
-        await using Site site = new(kind, isTls, scheduling, new WebSocketOptions { MessageLimitBytes = 4_000_000, Deflate = new WebSocketDeflate { Forgets = false, PeerForgets = false } });
-        await site.Server.StartAsync();
-        foreach (WebSocketDeflate? deflate in (WebSocketDeflate?[])[null, new WebSocketDeflate(), new WebSocketDeflate { Forgets = false, PeerForgets = false, WindowBits = 15 }])
+        await using Site site = new(kind, isTls, scheduling, new WebSocketOptions
         {
-            await using WebSocketClient client = site.Client(new WebSocketOptions { MessageLimitBytes = 4_000_000, Deflate = deflate, Heartbeat = TimeSpan.FromSeconds(20) }, static () => new ClientSession(), scheduling);
+            MessageLimitBytes = 4_000_000,
+            Deflate = new WebSocketDeflate { Forgets = false, PeerForgets = false }
+        });
+        await site.Server.StartAsync();
+        foreach (WebSocketDeflate? deflate in (WebSocketDeflate?[])[null, new WebSocketDeflate(),
+            new WebSocketDeflate { Forgets = false, PeerForgets = false, WindowBits = 15 }])
+        {
+            await using WebSocketClient client = site.Client(new WebSocketOptions
+            {
+                MessageLimitBytes = 4_000_000,
+                Deflate = deflate,
+                Heartbeat = TimeSpan.FromSeconds(20)
+            }, static () => new ClientSession(), scheduling);
             using CancellationTokenSource limit = new(_patience);
             ClientSession session = (ClientSession)await client.ConnectAsync(limit.Token);
             Assert.Equal(deflate is not null, session.IsCompressed);
-            byte[][] messages = [.. ((int[])[0, 1, 125, 126, 5000, 65535, 65536, 1_000_000, 3]).Select(length => Bytes(length, length))];
+            byte[][] messages = [.. ((int[])[0, 1, 125, 126, 5000, 65535, 65536, 1_000_000, 3]).Select(
+                length => Bytes(length, length))];
             foreach (byte[] message in messages)
             {
                 Assert.Equal(SendResult.Queued, await session.SendBinaryAsync(message, limit.Token));
@@ -151,7 +184,8 @@ public sealed class WsEngineTests
             foreach (byte[] message in messages)
             {
                 Assert.Equal(message, await session.Messages.Reader.ReadAsync(limit.Token));
-                Assert.Equal("t\u00E9xt", Encoding.UTF8.GetString(await session.Messages.Reader.ReadAsync(limit.Token)));
+                Assert.Equal("t\u00E9xt",
+                    Encoding.UTF8.GetString(await session.Messages.Reader.ReadAsync(limit.Token)));
             }
 
             session.Close(WebSocketStatus.GoingAway, "done");
@@ -161,11 +195,14 @@ public sealed class WsEngineTests
     }
 
     [Theory, MemberData(nameof(Kinds))]
-    public async Task Awaited_sends_wait_for_a_peer_that_reads_late_and_all_arrive_in_order(EngineKind kind, bool isTls, Scheduling scheduling)
+    public async Task Awaited_sends_wait_for_a_peer_that_reads_late_and_all_arrive_in_order(EngineKind kind, bool isTls,
+        Scheduling scheduling)
     {
-        foreach (WebSocketDeflate? deflate in (WebSocketDeflate?[])[null, new WebSocketDeflate(), new WebSocketDeflate { Forgets = false }])
+        foreach (WebSocketDeflate? deflate in (WebSocketDeflate?[])[null, new WebSocketDeflate(),
+            new WebSocketDeflate { Forgets = false }])
         {
-            await using Site site = new(kind, isTls, scheduling, new WebSocketOptions { Deflate = deflate, MessageLimitBytes = 4_000_000 });
+            await using Site site = new(kind, isTls, scheduling,
+                new WebSocketOptions { Deflate = deflate, MessageLimitBytes = 4_000_000 });
             TaskCompletionSource<WebSocketSession> opened = new(TaskCreationOptions.RunContinuationsAsynchronously);
             site.Server.WebSocket("/late", () => new Announcing(opened), new WebSocketOptions { Deflate = deflate });
             await site.Server.StartAsync();
@@ -174,10 +211,16 @@ public sealed class WsEngineTests
             WebSocketSession session = await opened.Task.WaitAsync(limit.Token);
             Task sending = Task.Run(async () =>
             {
-                for (int i = 0; i < 200; i++) Assert.Equal(SendResult.Queued, await session.SendBinaryAsync(Bytes(40_000, i), limit.Token)); // more than the send queue and the socket buffers hold
+                // more than the send queue and the socket buffers hold
+                for (int i = 0; i < 200; i++)
+                    Assert.Equal(SendResult.Queued, await session.SendBinaryAsync(Bytes(40_000, i), limit.Token));
             });
-            await Task.WhenAny(sending, Task.Delay(50, limit.Token)); // tidy: waits because a peer that reads late is what is tested; whether the sender is blocked by then does not matter
-            for (int i = 0; i < 200; i++) Assert.True((await ReceiveAsync(socket, limit.Token)).AsSpan().SequenceEqual(Bytes(40_000, i)), $"message {i}");
+            // tidy: waits because a peer that reads late is what is tested; whether the sender is blocked by then does
+            // not matter
+            await Task.WhenAny(sending, Task.Delay(50, limit.Token));
+            for (int i = 0; i < 200; i++)
+                Assert.True((await ReceiveAsync(socket, limit.Token)).AsSpan().SequenceEqual(Bytes(40_000, i)),
+                    $"message {i}");
             await sending;
         }
     }

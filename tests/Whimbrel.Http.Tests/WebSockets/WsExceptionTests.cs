@@ -10,7 +10,8 @@ public sealed class WsExceptionTests
     {
         internal TaskCompletionSource<string> Told { get; } = new(TaskCreationOptions.RunContinuationsAsynchronously);
 
-        internal TaskCompletionSource<CloseReason> Ended { get; } = new(TaskCreationOptions.RunContinuationsAsynchronously);
+        internal TaskCompletionSource<CloseReason> Ended { get; } =
+            new(TaskCreationOptions.RunContinuationsAsynchronously);
 
         protected override void OnConnected()
         {
@@ -46,13 +47,15 @@ public sealed class WsExceptionTests
 
         protected override void OnBinary(ReadOnlySpan<byte> data) => throw new InvalidOperationException("mine");
 
-        protected override void OnPiece(ReadOnlySpan<byte> piece, bool isText, bool isLast) => throw new InvalidOperationException("mine");
+        protected override void OnPiece(ReadOnlySpan<byte> piece, bool isText, bool isLast) =>
+            throw new InvalidOperationException("mine");
 
         protected override void OnPing(ReadOnlySpan<byte> payload) => throw new InvalidOperationException("mine");
 
         protected override void OnPong(ReadOnlySpan<byte> payload) => throw new InvalidOperationException("mine");
 
-        protected override void OnClosing(WebSocketStatus status, string reason) => throw new InvalidOperationException("mine");
+        protected override void OnClosing(WebSocketStatus status, string reason) =>
+            throw new InvalidOperationException("mine");
     }
 
     [Theory]
@@ -62,7 +65,8 @@ public sealed class WsExceptionTests
     [InlineData("89 ping", false, "OnPing")]
     [InlineData("8A pong", false, "OnPong")]
     [InlineData("88 \\03\\E8", false, "OnClosing")]
-    public void The_diagnostic_event_names_the_callback_and_what_the_peer_gets(string frame, bool inPieces, string callback)
+    public void The_diagnostic_event_names_the_callback_and_what_the_peer_gets(string frame, bool inPieces,
+        string callback)
     {
         using Serving.Web web = new();
         web.Network.RethrowsExceptions = false;
@@ -71,7 +75,8 @@ public sealed class WsExceptionTests
         peer.Send(frame);
         DiagnosticEvent notice = Assert.Single(web.Notices, static n => n.Kind == DiagnosticEventKind.UserException);
         Assert.StartsWith($"{callback} of ThrowingReader", notice.Message, StringComparison.Ordinal);
-        Assert.Contains("The peer gets the close status 1011. Override OnError", notice.Message, StringComparison.Ordinal);
+        Assert.Contains("The peer gets the close status 1011. Override OnError", notice.Message,
+            StringComparison.Ordinal);
     }
 
     [Fact]
@@ -83,7 +88,8 @@ public sealed class WsExceptionTests
         WsPeer peer = new(web);
         Assert.Equal(["Close \x03\xF3"], peer.Read());
         DiagnosticEvent notice = Assert.Single(web.Notices, static n => n.Kind == DiagnosticEventKind.UserException);
-        Assert.StartsWith("The handler of a WebSocket route of WebSocketSession", notice.Message, StringComparison.Ordinal);
+        Assert.StartsWith("The handler of a WebSocket route of WebSocketSession", notice.Message,
+            StringComparison.Ordinal);
         Assert.Contains("The peer gets the close status 1011.", notice.Message, StringComparison.Ordinal);
         Assert.DoesNotContain("Override", notice.Message, StringComparison.Ordinal);
     }
@@ -94,8 +100,11 @@ public sealed class WsExceptionTests
         await using WsSite site = new(EngineKind.Portable);
         site.Server.WebSocket("/ws", static () => new Throwing("nowhere"));
         await site.Server.StartAsync();
-        await using WebSocketClient client = new(site.Address.ToString(), new ClientOptions { Engine = site.Engine, EndPoint = site.Server.EndPoint }, static () => new Throwing("OnConnected"));
-        NetworkException error = await Assert.ThrowsAsync<NetworkException>(async () => await client.ConnectAsync(TestContext.Current.CancellationToken));
+        await using WebSocketClient client = new(site.Address.ToString(),
+            new ClientOptions { Engine = site.Engine, EndPoint = site.Server.EndPoint },
+            static () => new Throwing("OnConnected"));
+        NetworkException error = await Assert.ThrowsAsync<NetworkException>(
+            async () => await client.ConnectAsync(TestContext.Current.CancellationToken));
         Assert.Equal("mine", Assert.IsType<InvalidOperationException>(error.InnerException).Message);
     }
 
@@ -107,15 +116,18 @@ public sealed class WsExceptionTests
     [Theory]
     [InlineData(Scheduling.Inline)]
     [InlineData(Scheduling.ThreadPool)]
-    public async Task A_connect_of_a_plain_client_fails_with_the_exception_that_OnConnected_throws(Scheduling scheduling)
+    public async Task A_connect_of_a_plain_client_fails_with_the_exception_that_OnConnected_throws(
+        Scheduling scheduling)
     {
         await using WsSite site = new(EngineKind.Portable);
         await site.Server.StartAsync();
-        ClientOptions options = new() { Engine = site.Engine, EndPoint = site.Server.EndPoint, Scheduling = scheduling };
+        ClientOptions options =
+            new() { Engine = site.Engine, EndPoint = site.Server.EndPoint, Scheduling = scheduling };
         await using Client client = new(options, static () => new ThrowingPlain());
         await using Connector connector = new(options);
         CancellationToken stop = TestContext.Current.CancellationToken;
-        foreach (Func<Task> connect in (Func<Task>[])[async () => await client.ConnectAsync(stop), async () => await connector.ConnectAsync(static () => new ThrowingPlain(), cancellationToken: stop)])
+        foreach (Func<Task> connect in (Func<Task>[])[async () => await client.ConnectAsync(stop),
+            async () => await connector.ConnectAsync(static () => new ThrowingPlain(), cancellationToken: stop)])
         {
             NetworkException error = await Assert.ThrowsAsync<NetworkException>(connect);
             Assert.Contains("user code threw InvalidOperationException: mine", error.Message, StringComparison.Ordinal);
@@ -147,7 +159,8 @@ public sealed class WsExceptionTests
         Assert.Equal(6, (await client.ReceiveAsync(got, limit.Token)).Count);
         Assert.Equal(12, (await client.ReceiveAsync(got, limit.Token)).Count);
         WebSocketReceiveResult end = await client.ReceiveAsync(got, limit.Token);
-        Assert.Equal((WebSocketMessageType.Close, WebSocketCloseStatus.InternalServerError), (end.MessageType, end.CloseStatus!.Value));
+        Assert.Equal((WebSocketMessageType.Close, WebSocketCloseStatus.InternalServerError),
+            (end.MessageType, end.CloseStatus!.Value));
         Assert.Equal("mine", await session!.Told.Task.WaitAsync(limit.Token));
         await client.CloseAsync(WebSocketCloseStatus.NormalClosure, null, limit.Token);
         Assert.Equal(CloseCause.LocalClose, (await session.Ended.Task.WaitAsync(limit.Token)).Cause);
@@ -168,7 +181,9 @@ public sealed class WsExceptionTests
 
             told.SetResult(socket.CloseStatus);
         });
-        await using WebSocketClient client = new(site.Address.ToString(), new ClientOptions { Engine = site.Engine, EndPoint = site.Server.EndPoint }, static () => new Throwing("OnConnected"));
+        await using WebSocketClient client = new(site.Address.ToString(),
+            new ClientOptions { Engine = site.Engine, EndPoint = site.Server.EndPoint },
+            static () => new Throwing("OnConnected"));
         using CancellationTokenSource limit = new(WsSite.Patience);
         _ = client.ConnectAsync(limit.Token);
         Assert.Equal(WebSocketStatus.InternalError, await told.Task.WaitAsync(limit.Token));

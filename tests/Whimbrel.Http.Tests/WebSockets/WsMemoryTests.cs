@@ -51,7 +51,8 @@ public sealed class WsMemoryTests
         async Task EchoAsync()
         {
             byte[] into = new byte[8];
-            await socket.SendAsync(new byte[] { 1, 2, 3 }, System.Net.WebSockets.WebSocketMessageType.Binary, true, limit.Token);
+            await socket.SendAsync(new byte[] { 1, 2, 3 }, System.Net.WebSockets.WebSocketMessageType.Binary, true,
+                limit.Token);
             Assert.Equal(3, (await socket.ReceiveAsync(into, limit.Token)).Count);
         }
     }

@@ -26,9 +26,11 @@ public sealed class WsOpeningTests
     }
 
     [Theory, MemberData(nameof(Kinds))]
-    public async Task The_101_and_all_messages_after_it_are_sent_in_order_when_OnConnected_has_returned(EngineKind kind, bool isTls, Scheduling scheduling)
+    public async Task The_101_and_all_messages_after_it_are_sent_in_order_when_OnConnected_has_returned(EngineKind kind,
+        bool isTls, Scheduling scheduling)
     {
-        if (scheduling == Scheduling.Inline) return; // inline, callback and flush are on one thread, and nothing may block
+        // inline, callback and flush are on one thread, and nothing may block
+        if (scheduling == Scheduling.Inline) return;
         await using WsSite site = new(kind, isTls, scheduling);
         SessionGroup room = new("room");
         long before = -1, sent = -1;
@@ -90,7 +92,9 @@ public sealed class WsOpeningTests
                         session.SendText("x");
                         session.Flush();
                         long from = Environment.TickCount64;
-                        while (session.BytesSent == 0 && Environment.TickCount64 - from < WsSite.Patience.TotalMilliseconds) session.Fence();
+                        while (session.BytesSent == 0
+                            && Environment.TickCount64 - from < WsSite.Patience.TotalMilliseconds)
+                            session.Fence();
                         Assert.NotEqual(0, session.BytesSent);
                         break;
                     case "sent":
@@ -98,7 +102,9 @@ public sealed class WsOpeningTests
                         Assert.True(session.SentAsync().AsTask().Wait(WsSite.Patience));
                         break;
                     case "room":
-                        for (int i = 0; i < 11; i++) Assert.Equal(SendResult.Queued, session.SendBinary(new byte[100_000])); // more than the send queue holds
+                        // more than the send queue holds
+                        for (int i = 0; i < 11; i++)
+                            Assert.Equal(SendResult.Queued, session.SendBinary(new byte[100_000]));
                         break;
                 }
             }));

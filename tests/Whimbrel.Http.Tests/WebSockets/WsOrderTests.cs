@@ -8,7 +8,13 @@ namespace Whimbrel.Http.Tests.WebSockets;
 // Messages and the close frame have one order, from whichever threads they are sent.
 public sealed class WsOrderTests
 {
-    public static TheoryData<Scheduling, bool> Kinds() => new() { { Scheduling.Inline, false }, { Scheduling.Inline, true }, { Scheduling.ThreadPool, false }, { Scheduling.ThreadPool, true } };
+    public static TheoryData<Scheduling, bool> Kinds() => new()
+    {
+        { Scheduling.Inline, false },
+        { Scheduling.Inline, true },
+        { Scheduling.ThreadPool, false },
+        { Scheduling.ThreadPool, true }
+    };
 
     /// <summary>Stops a sending thread in the middle of a send: the message is accepted but not queued yet.</summary>
     private sealed class Stoppable(TaskCompletionSource<Stoppable> connected) : WebSocketSession
@@ -49,11 +55,13 @@ public sealed class WsOrderTests
         protected override void OnError(Exception exception) => Failed.TrySetResult();
     }
 
-    private static async Task<(WsSite Site, ClientWebSocket Client, Stoppable Session)> OpenAsync(Scheduling scheduling, bool deflates)
+    private static async Task<(WsSite Site, ClientWebSocket Client, Stoppable Session)> OpenAsync(Scheduling scheduling,
+        bool deflates)
     {
         WsSite site = new(EngineKind.Portable, scheduling: scheduling);
         TaskCompletionSource<Stoppable> connected = new(TaskCreationOptions.RunContinuationsAsynchronously);
-        site.Server.WebSocket("/ws", () => new Stoppable(connected), new WebSocketOptions { Deflate = deflates ? new WebSocketDeflate() : null });
+        site.Server.WebSocket("/ws", () => new Stoppable(connected),
+            new WebSocketOptions { Deflate = deflates ? new WebSocketDeflate() : null });
         await site.Server.StartAsync();
         ClientWebSocket client = new();
         if (deflates) client.Options.DangerousDeflateOptions = new WebSocketDeflateOptions();
@@ -63,7 +71,8 @@ public sealed class WsOrderTests
     }
 
     [Theory, MemberData(nameof(Kinds))]
-    public async Task A_message_accepted_before_another_thread_closes_precedes_the_close_frame(Scheduling scheduling, bool deflates)
+    public async Task A_message_accepted_before_another_thread_closes_precedes_the_close_frame(Scheduling scheduling,
+        bool deflates)
     {
         foreach (string end in (string[])["close", "finish", "exception"])
         {
@@ -72,7 +81,8 @@ public sealed class WsOrderTests
             using ClientWebSocket used = client;
             using CancellationTokenSource limit = new(WsSite.Patience);
             byte[] text = Encoding.ASCII.GetBytes(new string('a', 200));
-            Task<SendResult> sending = Task.Factory.StartNew(() => session.SendStopping(text), limit.Token, TaskCreationOptions.LongRunning, TaskScheduler.Default);
+            Task<SendResult> sending = Task.Factory.StartNew(() => session.SendStopping(text), limit.Token,
+                TaskCreationOptions.LongRunning, TaskScheduler.Default);
             Assert.True(session.IsStopped.Wait(WsSite.Patience, limit.Token));
             if (end == "close") session.Close((WebSocketStatus)4000);
             if (end == "finish") session.ShutdownSend((WebSocketStatus)4000);
@@ -97,7 +107,8 @@ public sealed class WsOrderTests
     }
 
     [Theory, MemberData(nameof(Kinds))]
-    public async Task Every_message_that_was_taken_comes_before_the_close_whatever_threads_send_and_close(Scheduling scheduling, bool deflates)
+    public async Task Every_message_that_was_taken_comes_before_the_close_whatever_threads_send_and_close(
+        Scheduling scheduling, bool deflates)
     {
         const int Connections = 40, Senders = 3;
         await using WsSite site = new(EngineKind.Portable, scheduling: scheduling);

@@ -31,7 +31,8 @@ internal sealed class WsPeer
     internal string Head { get; }
 
     internal static string Ask(string path = "/ws", string fields = "") =>
-        $"GET {path} HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {Key}\r\n{fields}\r\n";
+        $"GET {path} HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: "
+        + $"13\r\nSec-WebSocket-Key: {Key}\r\n{fields}\r\n";
 
     /// <summary>Sends frames in the notation of <see cref="FrameTests.Frames"/>.</summary>
     internal void Send(string frames) => Peer.Send(FrameTests.Frames(frames, WebSocketRole.Server));
@@ -63,7 +64,8 @@ internal sealed class WsSession(Action<WsSession, string>? onEvent = null) : Web
 
     protected override void OnBinary(ReadOnlySpan<byte> data) => Add($"binary {Encoding.Latin1.GetString(data)}");
 
-    protected override void OnPiece(ReadOnlySpan<byte> piece, bool isText, bool isLast) => Add($"piece {Encoding.Latin1.GetString(piece)}{(isLast ? "." : "")}");
+    protected override void OnPiece(ReadOnlySpan<byte> piece, bool isText, bool isLast) =>
+        Add($"piece {Encoding.Latin1.GetString(piece)}{(isLast ? "." : "")}");
 
     protected override void OnPing(ReadOnlySpan<byte> payload) => Add($"ping {Encoding.Latin1.GetString(payload)}");
 

@@ -6,7 +6,8 @@ namespace Whimbrel.Http.Tests.WebSockets;
 // Messages sent in pieces, and closes by this side, in virtual time.
 public sealed class WsPiecesTests
 {
-    private static (Web Web, WsPeer Peer, WsSession Session) Open(WebSocketOptions? options = null, Action<WsSession, string>? onEvent = null)
+    private static (Web Web, WsPeer Peer, WsSession Session) Open(WebSocketOptions? options = null,
+        Action<WsSession, string>? onEvent = null)
     {
         Web web = new();
         WsSession? session = null;
@@ -75,7 +76,8 @@ public sealed class WsPiecesTests
         using (web)
         {
             Send(web, session, "a", isLast: false);
-            Assert.Throws<InvalidOperationException>(() => Get(web, session.SendPieceAsync(default, isText: false, isLast: true)));
+            Assert.Throws<InvalidOperationException>(
+                () => Get(web, session.SendPieceAsync(default, isText: false, isLast: true)));
             Send(web, session, "b", isLast: true);
             Assert.Equal(["Text ab"], peer.Read());
         }
@@ -114,7 +116,8 @@ public sealed class WsPiecesTests
     {
         private int _left = good;
 
-        public override ValueTask<int> ReadAsync(Memory<byte> buffer, CancellationToken cancellationToken = default) => _left-- > 0 ? new(1) : throw new InvalidDataException("mine");
+        public override ValueTask<int> ReadAsync(Memory<byte> buffer, CancellationToken cancellationToken = default) =>
+            _left-- > 0 ? new(1) : throw new InvalidDataException("mine");
     }
 
     [Fact]
@@ -153,7 +156,8 @@ public sealed class WsPiecesTests
     [Fact]
     public void An_awaited_close_without_an_answer_ends_at_its_limit()
     {
-        (Web web, WsPeer peer, WsSession session) = Open(new WebSocketOptions { CloseTimeout = TimeSpan.FromSeconds(3) });
+        (Web web, WsPeer peer, WsSession session) =
+            Open(new WebSocketOptions { CloseTimeout = TimeSpan.FromSeconds(3) });
         using (web)
         {
             Task<CloseReason> closing = session.CloseAsync().AsTask();
@@ -197,7 +201,8 @@ public sealed class WsPiecesTests
             peer.Send("81 still here|88 \\03\\E8");
             Assert.True(peer.Peer.IsSessionFinished);
             peer.Peer.Finish();
-            Assert.Equal(["connected", "text still here", "closing 1000 ", "disconnected LocalClose 1000"], session.Events);
+            Assert.Equal(["connected", "text still here", "closing 1000 ", "disconnected LocalClose 1000"],
+                session.Events);
         }
     }
 

@@ -25,7 +25,8 @@ public sealed class WsPullTests
         {
             WebSocketReceived got = await socket.ReceiveAsync(part, CancellationToken.None);
             if (got.IsEnd) return;
-            Assert.Equal(SendResult.Queued, await socket.SendPieceAsync(part.AsMemory(0, got.Count), got.IsText, got.IsLast, CancellationToken.None));
+            Assert.Equal(SendResult.Queued, await socket.SendPieceAsync(part.AsMemory(0, got.Count), got.IsText,
+                got.IsLast, CancellationToken.None));
         }
     }
 
@@ -34,7 +35,8 @@ public sealed class WsPullTests
     [Fact]
     public async Task Compressed_messages_of_two_threads_with_a_context_are_what_they_were()
     {
-        WebSocketOptions options = new() { Deflate = new WebSocketDeflate { Forgets = false, PeerForgets = false, LeastBytes = 0 } };
+        WebSocketOptions options =
+            new() { Deflate = new WebSocketDeflate { Forgets = false, PeerForgets = false, LeastBytes = 0 } };
         await using WsSite site = new(EngineKind.Epoll);
         site.Server.WebSocket("/ws", static () => new TwoThreads(), options);
         await site.Server.StartAsync();
@@ -45,7 +47,8 @@ public sealed class WsPullTests
             Assert.Equal(SendResult.Queued, client.SendText("go"));
             HashSet<string> got = [];
             for (int i = 0; i < 3; i++) got.Add((await client.ReceiveMessageAsync(limit.Token))!.Value.Text);
-            Assert.Equal(["loop again: the same words", "loop: the same words", "other: the same words"], got.Order(StringComparer.Ordinal));
+            Assert.Equal(["loop again: the same words", "loop: the same words", "other: the same words"],
+                got.Order(StringComparer.Ordinal));
         }
     }
 
@@ -62,7 +65,8 @@ public sealed class WsPullTests
     }
 
     [Theory, MemberData(nameof(Kinds))]
-    public async Task Messages_are_taken_in_parts_and_sent_in_pieces_plain_and_compressed(EngineKind kind, bool isTls, Scheduling scheduling)
+    public async Task Messages_are_taken_in_parts_and_sent_in_pieces_plain_and_compressed(EngineKind kind, bool isTls,
+        Scheduling scheduling)
     {
         foreach (WebSocketDeflate? deflate in (WebSocketDeflate?[])[null, new WebSocketDeflate()])
         {
@@ -94,7 +98,8 @@ public sealed class WsPullTests
     [InlineData(EngineKind.Epoll, false, Scheduling.ThreadPool)]
     [InlineData(EngineKind.Uring, false, Scheduling.Inline)]
     [InlineData(EngineKind.Portable, true, Scheduling.Inline)]
-    public async Task A_peer_waits_when_messages_are_not_read_and_nothing_is_lost(EngineKind kind, bool isTls, Scheduling scheduling)
+    public async Task A_peer_waits_when_messages_are_not_read_and_nothing_is_lost(EngineKind kind, bool isTls,
+        Scheduling scheduling)
     {
         const int Count = 300, Length = 50_000;
         await using WsSite site = new(kind, isTls, scheduling);
@@ -105,11 +110,16 @@ public sealed class WsPullTests
             await reads.Task;
             for (int i = 0; i < Count; i++)
             {
-                if (await socket.ReceiveMessageAsync(CancellationToken.None) is not { Data: { Length: Length } data } || data.Span.IndexOfAnyExcept((byte)i) >= 0) wrong.TrySetResult(i);
+                if (await socket.ReceiveMessageAsync(CancellationToken.None) is not { Data: { Length: Length } data }
+                    || data.Span.IndexOfAnyExcept((byte)i) >= 0)
+                    wrong.TrySetResult(i);
             }
 
             wrong.TrySetResult(-1);
-        }, new WebSocketOptions { Heartbeat = TimeSpan.FromMilliseconds(100) }); // a peer that does not read must not be considered dead
+        }, new WebSocketOptions
+        {
+            Heartbeat = TimeSpan.FromMilliseconds(100)
+        }); // a peer that does not read must not be considered dead
         using CancellationTokenSource limit = new(WsSite.Patience);
         WebSocketSession client = await site.ConnectAsync(null, limit.Token);
         Task sending = Task.Run(async () =>
@@ -121,7 +131,8 @@ public sealed class WsPullTests
                 Assert.Equal(SendResult.Queued, await client.SendBinaryAsync(data, limit.Token));
             }
         }, limit.Token);
-        await Task.WhenAny(sending, Task.Delay(700, limit.Token)); // tidy: waits because seven heartbeats must pass while the client does not read
+        // tidy: waits because seven heartbeats must pass while the client does not read
+        await Task.WhenAny(sending, Task.Delay(700, limit.Token));
         Assert.False(sending.IsCompleted, "15 MB were sent to a peer that does not read");
         reads.SetResult();
         await sending;
@@ -129,7 +140,8 @@ public sealed class WsPullTests
     }
 
     [Theory, MemberData(nameof(Kinds))]
-    public async Task A_blocking_receive_gives_messages_a_time_limit_and_the_end(EngineKind kind, bool isTls, Scheduling scheduling)
+    public async Task A_blocking_receive_gives_messages_a_time_limit_and_the_end(EngineKind kind, bool isTls,
+        Scheduling scheduling)
     {
         await using WsSite site = new(kind, isTls, scheduling);
         await site.ServeAsync(static async (socket, stop) =>
@@ -248,7 +260,8 @@ public sealed class WsPullTests
         await first.CloseAsync(limit.Token);
         await second.CloseAsync(limit.Token);
         await site.Server.StopAsync();
-        DiagnosticEvent[] notices = [.. site.Notices.Where(static notice => notice.Kind == DiagnosticEventKind.UserException)];
+        DiagnosticEvent[] notices = [.. site.Notices.Where(
+            static notice => notice.Kind == DiagnosticEventKind.UserException)];
         Assert.Contains("handler's own", Assert.Single(notices).Message, StringComparison.Ordinal);
     }
 
@@ -256,7 +269,8 @@ public sealed class WsPullTests
     public async Task A_handler_that_throws_closes_with_1011_and_a_handler_is_notified_of_a_stop()
     {
         await using WsSite site = new(EngineKind.Portable);
-        TaskCompletionSource stays = new(TaskCreationOptions.RunContinuationsAsynchronously), told = new(TaskCreationOptions.RunContinuationsAsynchronously);
+        TaskCompletionSource stays = new(TaskCreationOptions.RunContinuationsAsynchronously),
+            told = new(TaskCreationOptions.RunContinuationsAsynchronously);
         await site.ServeAsync(async (socket, stop) =>
         {
             if ((await socket.ReceiveMessageAsync(stop))!.Value.Text == "throw") throw new InvalidDataException("mine");
@@ -271,7 +285,8 @@ public sealed class WsPullTests
             }
         });
         using CancellationTokenSource limit = new(WsSite.Patience);
-        WebSocketSession first = await site.ConnectAsync(null, limit.Token), second = await site.ConnectAsync(null, limit.Token);
+        WebSocketSession first = await site.ConnectAsync(null, limit.Token),
+            second = await site.ConnectAsync(null, limit.Token);
         first.SendText("throw");
         Assert.Null(await first.ReceiveMessageAsync(limit.Token));
         Assert.Equal(WebSocketStatus.InternalError, first.CloseStatus);
@@ -307,9 +322,11 @@ public sealed class WsPullTests
         Assert.Equal((WebSocketStatus.Normal, WebSocketStatus.Normal), (client.CloseStatus, server.CloseStatus));
 
         // The peer of this session does not respond.
-        WebSocketSession other = await site.ConnectAsync(new WebSocketOptions { CloseTimeout = TimeSpan.FromMinutes(5) }, stop);
+        WebSocketSession other =
+            await site.ConnectAsync(new WebSocketOptions { CloseTimeout = TimeSpan.FromMinutes(5) }, stop);
         other.PauseReceiving();
-        Assert.Equal(CloseCause.LocalAbort, (await Task.Run(() => other.CloseAndWait(TimeSpan.FromMilliseconds(50)), stop).WaitAsync(WsSite.Patience, stop)).Cause);
+        Assert.Equal(CloseCause.LocalAbort, (await Task.Run(() => other.CloseAndWait(TimeSpan.FromMilliseconds(50)),
+            stop).WaitAsync(WsSite.Patience, stop)).Cause);
     }
 
     // An awaited receive in a post completes, whether or not a message is available. A blocking receive would block its
@@ -318,7 +335,8 @@ public sealed class WsPullTests
     [InlineData(EngineKind.Epoll)]
     [InlineData(EngineKind.Portable)]
     [InlineData(EngineKind.Uring)]
-    public async Task A_callback_of_its_own_on_the_pool_awaits_messages_and_is_refused_to_block_for_them(EngineKind kind)
+    public async Task A_callback_of_its_own_on_the_pool_awaits_messages_and_is_refused_to_block_for_them(
+        EngineKind kind)
     {
         await using WsSite site = new(kind, scheduling: Scheduling.ThreadPool);
         TaskCompletionSource<string> told = new(TaskCreationOptions.RunContinuationsAsynchronously);
@@ -335,7 +353,8 @@ public sealed class WsPullTests
                     got += (await socket.ReceiveMessageAsync(stop))!.Value.Text;
                 });
                 Assert.Equal(SendResult.Queued, socket.SendText("again"));
-                WebSocketReceived first = await socket.ReceiveAsync(Memory<byte>.Empty, stop); // from now on, received data is buffered
+                // from now on, received data is buffered
+                WebSocketReceived first = await socket.ReceiveAsync(Memory<byte>.Empty, stop);
                 Assert.False(first.IsEnd);
                 await socket.PostAsync(() => RefusesToBlock(socket));
                 await socket.PostAsync(async () => got += (await socket.ReceiveMessageAsync(stop))!.Value.Text);
@@ -351,13 +370,16 @@ public sealed class WsPullTests
         Assert.Equal("go", (await client.ReceiveMessageAsync(limit.Token))!.Value.Text);
         client.SendText("a");
         client.SendText("b");
-        Assert.Equal("again", await Task.Run(() => client.ReceiveMessage(WsSite.Patience)!.Value.Text, limit.Token)); // elsewhere it blocks
+        // elsewhere it blocks
+        Assert.Equal("again", await Task.Run(() => client.ReceiveMessage(WsSite.Patience)!.Value.Text, limit.Token));
         client.SendText("c");
         Assert.Equal("abc", await told.Task.WaitAsync(limit.Token));
 
         static void RefusesToBlock(WebSocketSession socket)
         {
-            Assert.Contains("await it", Assert.Throws<InvalidOperationException>(() => socket.ReceiveMessage(WsSite.Patience)).Message, StringComparison.Ordinal);
+            Assert.Contains("await it",
+                Assert.Throws<InvalidOperationException>(() => socket.ReceiveMessage(WsSite.Patience)).Message,
+                StringComparison.Ordinal);
             Assert.Throws<InvalidOperationException>(() => socket.Receive(new byte[10], WsSite.Patience));
             Assert.Throws<InvalidOperationException>(() => new WebSocketStream(socket).Read(new byte[10], 0, 10));
             Assert.Throws<InvalidOperationException>(() => new WebSocketStream(socket).Read(new byte[10].AsSpan()));
@@ -368,7 +390,8 @@ public sealed class WsPullTests
     public async Task A_session_with_overrides_is_not_pulled()
     {
         WsSession session = new();
-        InvalidOperationException e = await Assert.ThrowsAsync<InvalidOperationException>(() => session.ReceiveMessageAsync().AsTask());
+        InvalidOperationException e =
+            await Assert.ThrowsAsync<InvalidOperationException>(() => session.ReceiveMessageAsync().AsTask());
         Assert.Contains("WsSession", e.Message, StringComparison.Ordinal);
         Assert.Throws<InvalidOperationException>(() => new WebSocketStream(session));
         Assert.Throws<InvalidOperationException>(() => session.AsWebSocket());
@@ -383,7 +406,8 @@ public sealed class WsPullTests
         {
             byte[] part = new byte[100];
             int count = (await socket.ReceiveAsync(part, CancellationToken.None)).Count;
-            WebSocketException e = await Assert.ThrowsAsync<WebSocketException>(() => socket.ReceiveAsync(part, CancellationToken.None).AsTask());
+            WebSocketException e = await Assert.ThrowsAsync<WebSocketException>(
+                () => socket.ReceiveAsync(part, CancellationToken.None).AsTask());
             got.SetResult((count, e.Message));
         });
         using CancellationTokenSource limit = new(WsSite.Patience);

@@ -5,7 +5,8 @@ namespace Whimbrel.Http.Tests.WebSockets;
 // A server's session in virtual time: its callbacks for received frames, and what its peer receives.
 public sealed class WsSessionTests
 {
-    private static (Web Web, WsPeer Peer, WsSession Session) Open(Action<WsSession, string>? onEvent = null, WebSocketOptions? options = null, string fields = "", string frames = "")
+    private static (Web Web, WsPeer Peer, WsSession Session) Open(Action<WsSession, string>? onEvent = null,
+        WebSocketOptions? options = null, string fields = "", string frames = "")
     {
         Web web = new();
         WsSession? session = null;
@@ -18,7 +19,8 @@ public sealed class WsSessionTests
     private static Action<WsSession, string> Echo => static (session, what) =>
     {
         if (what.StartsWith("text ", StringComparison.Ordinal)) session.SendText(what[5..]);
-        if (what.StartsWith("binary ", StringComparison.Ordinal)) session.SendBinary(System.Text.Encoding.Latin1.GetBytes(what[7..]));
+        if (what.StartsWith("binary ", StringComparison.Ordinal))
+            session.SendBinary(System.Text.Encoding.Latin1.GetBytes(what[7..]));
     };
 
     [Fact]
@@ -27,7 +29,8 @@ public sealed class WsSessionTests
         (Web web, WsPeer peer, WsSession session) = Open(Echo);
         using (web)
         {
-            Assert.Contains("Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n", peer.Head, StringComparison.Ordinal);
+            Assert.Contains("Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n", peer.Head,
+                StringComparison.Ordinal);
             peer.Send("81 Hello|82 \\01\\02|01 a|00 b|89 hi|80 c");
             Assert.Equal(["Text Hello", "Binary \x01\x02", "Pong hi", "Text abc"], peer.Read());
             Assert.Equal(["connected", "text Hello", "binary \x01\x02", "ping hi", "text abc"], session.Events);
@@ -53,7 +56,8 @@ public sealed class WsSessionTests
         {
             peer.Peer.SplitEveryByte = true;
             peer.Send("81 Hello|01 \\F0\\9F|89|80 \\98\\80|82 300*x");
-            Assert.Equal(["Text Hello", "Pong ", "Text \u00F0\u009F\u0098\u0080", $"Binary {new string('x', 300)}"], peer.Read());
+            Assert.Equal(["Text Hello", "Pong ", "Text \u00F0\u009F\u0098\u0080", $"Binary {new string('x', 300)}"],
+                peer.Read());
         }
     }
 
@@ -97,7 +101,8 @@ public sealed class WsSessionTests
             Assert.Equal(["Text last", "Close \x0F\xA0"], peer.Read());
             Assert.True(peer.Peer.IsSessionFinished);
             peer.Peer.Finish();
-            Assert.Equal(["connected", "text last", "closing 4000 bye", "disconnected LocalClose 4000"], session.Events);
+            Assert.Equal(["connected", "text last", "closing 4000 bye", "disconnected LocalClose 4000"],
+                session.Events);
             Assert.Equal("bye", session.CloseText);
         }
     }
@@ -130,7 +135,8 @@ public sealed class WsSessionTests
     [Fact]
     public void A_peer_that_does_not_answer_a_close_is_waited_for_no_longer_than_the_limit()
     {
-        (Web web, WsPeer peer, WsSession session) = Open(static (s, what) => s.Close(), new WebSocketOptions { CloseTimeout = TimeSpan.FromSeconds(5) });
+        (Web web, WsPeer peer, WsSession session) = Open(static (s, what) => s.Close(),
+            new WebSocketOptions { CloseTimeout = TimeSpan.FromSeconds(5) });
         using (web)
         {
             Assert.Equal(["Close \x03\xE8"], peer.Read());
@@ -165,7 +171,8 @@ public sealed class WsSessionTests
     [Fact]
     public void A_silent_peer_gets_pings_and_is_aborted_when_two_were_not_answered()
     {
-        (Web web, WsPeer peer, WsSession session) = Open(options: new WebSocketOptions { Heartbeat = TimeSpan.FromSeconds(30) });
+        (Web web, WsPeer peer, WsSession session) =
+            Open(options: new WebSocketOptions { Heartbeat = TimeSpan.FromSeconds(30) });
         using (web)
         {
             peer.Peer.Advance(TimeSpan.FromSeconds(31)); // the handshake counts as received data
@@ -186,7 +193,8 @@ public sealed class WsSessionTests
     [Fact]
     public void In_pieces_a_message_may_be_larger_than_the_limit_and_text_is_judged_on_the_way()
     {
-        (Web web, WsPeer peer, WsSession session) = Open(options: new WebSocketOptions { InPieces = true, MessageLimitBytes = 125 });
+        (Web web, WsPeer peer, WsSession session) =
+            Open(options: new WebSocketOptions { InPieces = true, MessageLimitBytes = 125 });
         using (web)
         {
             peer.Send("02 200*x|80 yy");
@@ -194,7 +202,8 @@ public sealed class WsSessionTests
             peer.Send("81");
             peer.Send("01 a\\CE|80 b");
             Assert.Equal(["Close \x03\xEF" + "Text is not valid UTF-8"], peer.Read());
-            Assert.Equal(["connected", $"piece {new string('x', 200)}", "piece yy.", "piece \u00CE", "piece \u00BA.", "piece .", "piece a\u00CE"], session.Events.Take(7));
+            Assert.Equal(["connected", $"piece {new string('x', 200)}", "piece yy.", "piece \u00CE", "piece \u00BA.",
+                "piece .", "piece a\u00CE"], session.Events.Take(7));
         }
     }
 
@@ -285,8 +294,10 @@ public sealed class WsSessionTests
         SharedBytes shared = new(new byte[100]);
         Action[] all =
         [
-            () => room.Broadcast("text"), () => room.Broadcast("bytes"u8), () => room.Broadcast("bytes"u8, static _ => true), () => room.Broadcast(shared, 0, 100),
-            () => room.BroadcastAsync(new byte[10]).AsTask().GetAwaiter().GetResult(), () => room.BroadcastAsync("text").AsTask().GetAwaiter().GetResult(),
+            () => room.Broadcast("text"), () => room.Broadcast("bytes"u8),
+            () => room.Broadcast("bytes"u8, static _ => true), () => room.Broadcast(shared, 0, 100),
+            () => room.BroadcastAsync(new byte[10]).AsTask().GetAwaiter().GetResult(),
+            () => room.BroadcastAsync("text").AsTask().GetAwaiter().GetResult(),
         ];
         foreach (Action broadcast in all)
         {
@@ -320,7 +331,8 @@ public sealed class WsSessionTests
         WsPeer peer = new(web);
         thrown.Add(Assert.Throws<ArgumentException>(() => session.SendBinary(new byte[2_000_000])).Message);
         Assert.Equal(2, thrown.Count);
-        Assert.All(thrown, static text => Assert.Contains("Await SendTextAsync or SendBinaryAsync of the WebSocketSession, which send a message of any length in parts", text, StringComparison.Ordinal));
+        Assert.All(thrown, static text => Assert.Contains("Await SendTextAsync or SendBinaryAsync of the "
+            + "WebSocketSession, which send a message of any length in parts", text, StringComparison.Ordinal));
         Task<SendResult> cure = session.SendTextAsync(System.Text.Encoding.ASCII.GetBytes(large)).AsTask();
         web.Network.Run();
         Assert.Equal([$"Text {large}"], peer.Read());
@@ -350,8 +362,12 @@ public sealed class WsSessionTests
         using Web web = new();
         web.Server.Get("/", static (_, response) => response.Text("good"));
         Whimbrel.Testing.TestPeer peer = web.Connect();
-        Assert.Contains("join a SessionGroup", Assert.Throws<InvalidOperationException>(() => web.Server.Broadcast("text")).Message, StringComparison.Ordinal);
-        Assert.Contains("join a SessionGroup", Assert.Throws<InvalidOperationException>(() => web.Server.Sessions.BroadcastText("text")).Message, StringComparison.Ordinal);
+        Assert.Contains("join a SessionGroup",
+            Assert.Throws<InvalidOperationException>(() => web.Server.Broadcast("text")).Message,
+            StringComparison.Ordinal);
+        Assert.Contains("join a SessionGroup",
+            Assert.Throws<InvalidOperationException>(() => web.Server.Sessions.BroadcastText("text")).Message,
+            StringComparison.Ordinal);
         peer.Send(Web.Get("/"));
         Assert.Equal(["200 good"], Web.Answers(peer));
     }
@@ -366,9 +382,11 @@ public sealed class WsSessionTests
             if (what == "connected") room.Join(session);
             if (what != "text go") return;
             byte[] broken = [.. "abc"u8, 0xC3];
-            foreach (Action send in (Action[])[() => session.SendText(broken), () => _ = session.SendTextAsync(broken), () => room.BroadcastText(broken)])
+            foreach (Action send in (Action[])[() => session.SendText(broken), () => _ = session.SendTextAsync(broken),
+                () => room.BroadcastText(broken)])
             {
-                if (Assert.Throws<ArgumentException>(send).Message.Contains("not UTF-8", StringComparison.Ordinal)) refused++;
+                if (Assert.Throws<ArgumentException>(send).Message.Contains("not UTF-8", StringComparison.Ordinal))
+                    refused++;
             }
 
             session.SendText("\uD800"); // an unpaired surrogate is replaced

@@ -22,7 +22,14 @@ internal sealed class WsSite : IAsyncDisposable
         _scheduling = scheduling;
         Engine = new Engine(new EngineOptions { Kind = kind, Loops = 2, OnDiagnosticEvent = Notices.Enqueue });
         TlsOptions? tls = isTls ? new TlsOptions { Certificate = TlsCertificate.From(TestCertificates.Server) } : null;
-        Server = new HttpServer(new ServerOptions { Engine = Engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Scheduling = scheduling, Tls = tls, AllowLargeMessages = true });
+        Server = new HttpServer(new ServerOptions
+        {
+            Engine = Engine,
+            EndPoint = new IPEndPoint(IPAddress.Loopback, 0),
+            Scheduling = scheduling,
+            Tls = tls,
+            AllowLargeMessages = true
+        });
     }
 
     internal Engine Engine { get; }
@@ -34,7 +41,8 @@ internal sealed class WsSite : IAsyncDisposable
 
     internal Uri Address => new($"{(_isTls ? "wss" : "ws")}://localhost:{((IPEndPoint)Server.EndPoint!).Port}/ws");
 
-    internal async Task ServeAsync(Func<WebSocketSession, CancellationToken, Task> handler, WebSocketOptions? options = null)
+    internal async Task ServeAsync(Func<WebSocketSession, CancellationToken, Task> handler,
+        WebSocketOptions? options = null)
     {
         Server.WebSocket("/ws", handler, options);
         await Server.StartAsync();
@@ -48,7 +56,14 @@ internal sealed class WsSite : IAsyncDisposable
             new ClientOptions
             {
                 Engine = Engine, EndPoint = Server.EndPoint, Scheduling = _scheduling, AllowLargeMessages = true,
-                Tls = _isTls ? new TlsOptions { ChecksHostName = false, Verify = static v => v.Certificate?.GetCertHashString() == TestCertificates.Server.GetCertHashString() } : null,
+                Tls = _isTls
+                    ? new TlsOptions
+                    {
+                        ChecksHostName = false,
+                        Verify = static v =>
+                            v.Certificate?.GetCertHashString() == TestCertificates.Server.GetCertHashString()
+                    }
+                    : null,
             },
             static () => new WebSocketSession(),
             options);
@@ -60,7 +75,8 @@ internal sealed class WsSite : IAsyncDisposable
     internal async Task<ClientWebSocket> ConnectNetAsync(CancellationToken stop)
     {
         ClientWebSocket socket = new();
-        socket.Options.RemoteCertificateValidationCallback = static (_, certificate, _, _) => certificate?.GetCertHashString() == TestCertificates.Server.GetCertHashString();
+        socket.Options.RemoteCertificateValidationCallback = static (_, certificate, _, _) =>
+            certificate?.GetCertHashString() == TestCertificates.Server.GetCertHashString();
         await socket.ConnectAsync(Address, stop);
         return socket;
     }

@@ -18,11 +18,13 @@ public sealed class WsStreamTests
     }
 
     [Theory, MemberData(nameof(Kinds))]
-    public async Task Bytes_come_back_in_order_whatever_the_sizes_of_writes_and_reads_and_a_close_frame_ends_a_half(EngineKind kind, bool isTls, Scheduling scheduling)
+    public async Task Bytes_come_back_in_order_whatever_the_sizes_of_writes_and_reads_and_a_close_frame_ends_a_half(
+        EngineKind kind, bool isTls, Scheduling scheduling)
     {
         const int Total = 2_000_000;
         await using WsSite site = new(kind, isTls, scheduling);
-        await site.ServeAsync(EchoStream, new WebSocketOptions { MessageLimitBytes = 1000, Deflate = null }); // a stream has no messages that could be too large
+        // a stream has no messages that could be too large
+        await site.ServeAsync(EchoStream, new WebSocketOptions { MessageLimitBytes = 1000, Deflate = null });
         using CancellationTokenSource limit = new(WsSite.Patience);
         await using WebSocketStream stream = new(await site.ConnectAsync(null, limit.Token));
         byte[] sent = new byte[Total], got = new byte[Total];
@@ -43,7 +45,8 @@ public sealed class WsStreamTests
         int taken = 0;
         while (true)
         {
-            int count = await stream.ReadAsync(got.AsMemory(taken, Math.Min(Total - taken, sizes.Next(4) == 0 ? sizes.Next(200_000) : sizes.Next(1, 3000))), limit.Token);
+            int count = await stream.ReadAsync(got.AsMemory(taken,
+                Math.Min(Total - taken, sizes.Next(4) == 0 ? sizes.Next(200_000) : sizes.Next(1, 3000))), limit.Token);
             taken += count;
             if (taken == Total) break;
         }
@@ -84,7 +87,8 @@ public sealed class WsStreamTests
             for (int i = 0; i < 3; i++) await stream.WriteAsync(all.ToArray(), stop);
         });
         using CancellationTokenSource limit = new(WsSite.Patience);
-        await using WebSocketStream stream = await WebSocketStream.ConnectAsync(site.Address.ToString(), cancellationToken: limit.Token);
+        await using WebSocketStream stream = await WebSocketStream.ConnectAsync(site.Address.ToString(),
+            cancellationToken: limit.Token);
         await stream.WriteAsync("question "u8.ToArray(), limit.Token);
         stream.ShutdownSend();
         using StreamReader reader = new(stream);
@@ -132,7 +136,10 @@ public sealed class WsStreamTests
                 socket.SendText("so far");
                 await mayEnd.Task;
                 socket.Close((WebSocketStatus)status, status == 1005 ? "" : "why");
-            }, new WebSocketOptions { CloseTimeout = TimeSpan.FromMilliseconds(100) }); // this client does not respond to a close
+            }, new WebSocketOptions
+            {
+                CloseTimeout = TimeSpan.FromMilliseconds(100)
+            }); // this client does not respond to a close
             using CancellationTokenSource limit = new(WsSite.Patience);
             await using WebSocketStream stream = new(await site.ConnectAsync(null, limit.Token));
             byte[] got = new byte[100];
@@ -141,7 +148,8 @@ public sealed class WsStreamTests
             mayEnd.SetResult();
             if (!waits)
             {
-                await stream.Session.EndedAsync().AsTask().WaitAsync(limit.Token).ContinueWith(static _ => { }, TaskScheduler.Default);
+                await stream.Session.EndedAsync().AsTask().WaitAsync(limit.Token)
+                    .ContinueWith(static _ => { }, TaskScheduler.Default);
                 reading = stream.ReadAsync(got, limit.Token).AsTask();
             }
 
@@ -154,7 +162,8 @@ public sealed class WsStreamTests
             WebSocketException failure = await Assert.ThrowsAsync<WebSocketException>(() => reading);
             Assert.Equal(((WebSocketStatus)status, "why"), (failure.Status!.Value, failure.Reason));
             Assert.Contains($"with {status}", failure.Message, StringComparison.Ordinal);
-            await Assert.ThrowsAsync<WebSocketException>(() => stream.ReadAsync(got, limit.Token).AsTask()); // and so it stays
+            // and so it stays
+            await Assert.ThrowsAsync<WebSocketException>(() => stream.ReadAsync(got, limit.Token).AsTask());
         }
     }
 
@@ -182,8 +191,10 @@ public sealed class WsStreamTests
             using CancellationTokenSource limit = new(WsSite.Patience);
             await using WebSocketStream stream = new(await site.ConnectAsync(null, limit.Token));
             MemoryStream got = new();
-            WebSocketException failure = await Assert.ThrowsAsync<WebSocketException>(() => stream.CopyToAsync(got, limit.Token));
-            Assert.Equal((WebSocketStatus.InternalError, "half"), (failure.Status!.Value, System.Text.Encoding.ASCII.GetString(got.ToArray())));
+            WebSocketException failure =
+                await Assert.ThrowsAsync<WebSocketException>(() => stream.CopyToAsync(got, limit.Token));
+            Assert.Equal((WebSocketStatus.InternalError, "half"),
+                (failure.Status!.Value, System.Text.Encoding.ASCII.GetString(got.ToArray())));
         }
     }
 
@@ -215,7 +226,8 @@ public sealed class WsStreamTests
         await site.ServeAsync(async (socket, stop) =>
         {
             WebSocketStream stream = new(socket);
-            using (GZipStream packed = new(stream, CompressionMode.Compress, leaveOpen: true)) await packed.WriteAsync("packed text"u8.ToArray(), stop);
+            using (GZipStream packed = new(stream, CompressionMode.Compress, leaveOpen: true))
+                await packed.WriteAsync("packed text"u8.ToArray(), stop);
             Assert.NotNull(Loop.Current);
             try
             {
@@ -257,7 +269,8 @@ public sealed class WsStreamTests
             return nonce;
         }
 
-        public override async ValueTask WriteAsync(ReadOnlyMemory<byte> buffer, CancellationToken cancellationToken = default)
+        public override async ValueTask WriteAsync(ReadOnlyMemory<byte> buffer,
+            CancellationToken cancellationToken = default)
         {
             for (; !buffer.IsEmpty; buffer = buffer[Math.Min(Most, buffer.Length)..])
             {
@@ -265,12 +278,14 @@ public sealed class WsStreamTests
                 byte[] record = new byte[2 + part.Length + Tag];
                 record[0] = (byte)(part.Length >> 8);
                 record[1] = (byte)part.Length;
-                _seal.Encrypt(Nonce(mine, _sent++), part.Span, record.AsSpan(2, part.Length), record.AsSpan(2 + part.Length), record.AsSpan(0, 2));
+                _seal.Encrypt(Nonce(mine, _sent++), part.Span, record.AsSpan(2, part.Length),
+                    record.AsSpan(2 + part.Length), record.AsSpan(0, 2));
                 await below.WriteAsync(record, cancellationToken);
             }
         }
 
-        public override async ValueTask<int> ReadAsync(Memory<byte> buffer, CancellationToken cancellationToken = default)
+        public override async ValueTask<int> ReadAsync(Memory<byte> buffer,
+            CancellationToken cancellationToken = default)
         {
             if (_at == _open.Length)
             {
@@ -280,7 +295,8 @@ public sealed class WsStreamTests
                 await below.ReadExactlyAsync(record, cancellationToken);
                 _open = new byte[record.Length - Tag];
                 _at = 0;
-                _unseal.Decrypt(Nonce(theirs, _received++), record.AsSpan(0, _open.Length), record.AsSpan(_open.Length), _open, head);
+                _unseal.Decrypt(Nonce(theirs, _received++), record.AsSpan(0, _open.Length), record.AsSpan(_open.Length),
+                    _open, head);
             }
 
             int count = Math.Min(buffer.Length, _open.Length - _at);
@@ -305,15 +321,22 @@ public sealed class WsStreamTests
 
         public override long Length => throw new NotSupportedException();
 
-        public override long Position { get => throw new NotSupportedException(); set => throw new NotSupportedException(); }
+        public override long Position
+        {
+            get => throw new NotSupportedException();
+            set => throw new NotSupportedException();
+        }
 
         public override int Read(byte[] buffer, int offset, int count) => throw new NotSupportedException();
 
         public override void Write(byte[] buffer, int offset, int count) => throw new NotSupportedException();
 
-        public override Task WriteAsync(byte[] buffer, int offset, int count, CancellationToken cancellationToken) => WriteAsync(buffer.AsMemory(offset, count), cancellationToken).AsTask();
+        public override Task WriteAsync(byte[] buffer, int offset, int count, CancellationToken cancellationToken) =>
+            WriteAsync(buffer.AsMemory(offset, count), cancellationToken).AsTask();
 
-        public override Task<int> ReadAsync(byte[] buffer, int offset, int count, CancellationToken cancellationToken) => ReadAsync(buffer.AsMemory(offset, count), cancellationToken).AsTask();
+        public override Task<int> ReadAsync(byte[] buffer, int offset,
+            int count, CancellationToken cancellationToken) =>
+            ReadAsync(buffer.AsMemory(offset, count), cancellationToken).AsTask();
 
         public override Task FlushAsync(CancellationToken cancellationToken) => below.FlushAsync(cancellationToken);
 
@@ -336,9 +359,14 @@ public sealed class WsStreamTests
                     stream = new Sealed(stream, key, isServer ? (byte)1 : (byte)2, isServer ? (byte)2 : (byte)1);
                     break;
                 case "tls":
-                    SslStream tls = new(stream, leaveInnerStreamOpen: false, isServer ? null : static (_, certificate, _, _) => certificate?.GetCertHashString() == TestCertificates.Server.GetCertHashString());
-                    if (isServer) await tls.AuthenticateAsServerAsync(new SslServerAuthenticationOptions { ServerCertificate = TestCertificates.Server }, stop);
-                    else await tls.AuthenticateAsClientAsync(new SslClientAuthenticationOptions { TargetHost = "localhost" }, stop);
+                    SslStream tls = new(stream, leaveInnerStreamOpen: false,
+                        isServer ? null : static (_, certificate, _, _) =>
+                            certificate?.GetCertHashString() == TestCertificates.Server.GetCertHashString());
+                    if (isServer)
+                        await tls.AuthenticateAsServerAsync(
+                            new SslServerAuthenticationOptions { ServerCertificate = TestCertificates.Server }, stop);
+                    else await tls.AuthenticateAsClientAsync(
+                        new SslClientAuthenticationOptions { TargetHost = "localhost" }, stop);
                     stream = tls;
                     break;
             }
@@ -361,7 +389,8 @@ public sealed class WsStreamTests
             await using WebSocketStream inner = new(socket);
             await using Stream stream = await StackAsync(layers, inner, isServer: true, stop);
             byte[] buffer = new byte[5000];
-            for (int count; (count = await stream.ReadAsync(buffer, stop)) > 0;) await stream.WriteAsync(buffer.AsMemory(0, count), stop);
+            for (int count; (count = await stream.ReadAsync(buffer, stop)) > 0;)
+                await stream.WriteAsync(buffer.AsMemory(0, count), stop);
         }, options);
         using CancellationTokenSource limit = new(WsSite.Patience);
         await using WebSocketStream below = new(await site.ConnectAsync(options, limit.Token));
@@ -369,7 +398,8 @@ public sealed class WsStreamTests
         byte[] data = new byte[200_000], got = new byte[200_000];
         new Random(4).NextBytes(data);
         Task reading = stream.ReadExactlyAsync(got, limit.Token).AsTask();
-        for (int at = 0; at < data.Length; at += 20_000) await stream.WriteAsync(data.AsMemory(at, 20_000), limit.Token);
+        for (int at = 0; at < data.Length; at += 20_000)
+            await stream.WriteAsync(data.AsMemory(at, 20_000), limit.Token);
         await reading;
         Assert.True(data.AsSpan().SequenceEqual(got));
     }
@@ -379,8 +409,12 @@ public sealed class WsStreamTests
     [InlineData("brotli")]
     public async Task Compression_stands_upon_it_each_way_by_itself(string kind)
     {
-        Stream Pack(Stream s) => kind == "gzip" ? new GZipStream(s, CompressionLevel.Fastest, leaveOpen: true) : new BrotliStream(s, CompressionLevel.Fastest, leaveOpen: true);
-        Stream Unpack(Stream s) => kind == "gzip" ? new GZipStream(s, CompressionMode.Decompress, leaveOpen: true) : new BrotliStream(s, CompressionMode.Decompress, leaveOpen: true);
+        Stream Pack(Stream s) => kind == "gzip"
+            ? new GZipStream(s, CompressionLevel.Fastest, leaveOpen: true)
+            : new BrotliStream(s, CompressionLevel.Fastest, leaveOpen: true);
+        Stream Unpack(Stream s) => kind == "gzip"
+            ? new GZipStream(s, CompressionMode.Decompress, leaveOpen: true)
+            : new BrotliStream(s, CompressionMode.Decompress, leaveOpen: true);
         await using WsSite site = new(EngineKind.Portable);
         await site.ServeAsync(async (socket, stop) =>
         {

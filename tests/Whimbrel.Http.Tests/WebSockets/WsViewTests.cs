@@ -43,7 +43,8 @@ public sealed class WsViewTests
         Assert.Equal(WebSocketState.Closed, socket.State);
     }
 
-    private static async Task<(byte[] Data, WebSocketMessageType Type)> ReceiveAsync(WebSocket socket, CancellationToken stop)
+    private static async Task<(byte[] Data, WebSocketMessageType Type)> ReceiveAsync(WebSocket socket,
+        CancellationToken stop)
     {
         MemoryStream all = new();
         byte[] buffer = new byte[3000];
@@ -64,7 +65,8 @@ public sealed class WsViewTests
         WebSocket socket = await ConnectAsync(site, isNets, limit.Token);
         byte[] data = new byte[300_000], got = new byte[data.Length];
         new Random(2).NextBytes(data);
-        Stream stream = System.Net.WebSockets.WebSocketStream.Create(socket, WebSocketMessageType.Binary, WsSite.Patience);
+        Stream stream = System.Net.WebSockets.WebSocketStream.Create(socket, WebSocketMessageType.Binary,
+            WsSite.Patience);
         Task reading = stream.ReadExactlyAsync(got, limit.Token).AsTask();
         for (int at = 0, next = 1; at < data.Length; next = (next * 3) % 20_011)
         {
@@ -81,7 +83,8 @@ public sealed class WsViewTests
 
     // A stream for one message leaves the socket open when it ends.
     [Theory, MemberData(nameof(Ends))]
-    public async Task NETs_streams_of_single_messages_go_over_it_one_after_the_other(EngineKind kind, bool isTls, bool isNets)
+    public async Task NETs_streams_of_single_messages_go_over_it_one_after_the_other(EngineKind kind, bool isTls,
+        bool isNets)
     {
         await using WsSite site = new(kind, isTls);
         await site.ServeAsync(static async (session, stop) =>
@@ -90,18 +93,23 @@ public sealed class WsViewTests
             for (int round = 0; round < 3; round++)
             {
                 byte[] got = await ReadAllAsync(socket, stop);
-                await using Stream message = System.Net.WebSockets.WebSocketStream.CreateWritableMessageStream(socket, WebSocketMessageType.Text);
-                for (int at = 0; at < got.Length; at += 7_001) await message.WriteAsync(got.AsMemory(at, Math.Min(7_001, got.Length - at)), stop);
+                await using Stream message = System.Net.WebSockets.WebSocketStream.CreateWritableMessageStream(socket,
+                    WebSocketMessageType.Text);
+                for (int at = 0; at < got.Length; at += 7_001)
+                    await message.WriteAsync(got.AsMemory(at, Math.Min(7_001, got.Length - at)), stop);
             }
         });
         using CancellationTokenSource limit = new(WsSite.Patience);
         using WebSocket socket = await ConnectAsync(site, isNets, limit.Token);
         foreach (int length in (int[])[0, 1, 1_000_000])
         {
-            byte[] data = Encoding.ASCII.GetBytes(string.Concat(Enumerable.Range(0, length).Select(static i => (char)('a' + (i % 23)))));
-            await using (Stream message = System.Net.WebSockets.WebSocketStream.CreateWritableMessageStream(socket, WebSocketMessageType.Binary))
+            byte[] data = Encoding.ASCII.GetBytes(
+                string.Concat(Enumerable.Range(0, length).Select(static i => (char)('a' + (i % 23)))));
+            await using (Stream message = System.Net.WebSockets.WebSocketStream.CreateWritableMessageStream(socket,
+                WebSocketMessageType.Binary))
             {
-                for (int at = 0; at < length; at += 10_000) await message.WriteAsync(data.AsMemory(at, Math.Min(10_000, length - at)), limit.Token);
+                for (int at = 0; at < length; at += 10_000)
+                    await message.WriteAsync(data.AsMemory(at, Math.Min(10_000, length - at)), limit.Token);
             }
 
             byte[] back = await ReadAllAsync(socket, limit.Token);
@@ -132,8 +140,10 @@ public sealed class WsViewTests
         byte[] data = new byte[100_000];
         new Random(1).NextBytes(data);
         Task<(byte[] Data, WebSocketMessageType Type)> receiving = ReceiveAsync(socket, limit.Token);
-        await socket.SendAsync(new ArraySegment<byte>(data, 0, 40_000), WebSocketMessageType.Binary, endOfMessage: false, limit.Token);
-        await socket.SendAsync(data.AsMemory(40_000, 60_000), WebSocketMessageType.Binary, WebSocketMessageFlags.EndOfMessage, limit.Token);
+        await socket.SendAsync(new ArraySegment<byte>(data, 0, 40_000), WebSocketMessageType.Binary,
+            endOfMessage: false, limit.Token);
+        await socket.SendAsync(data.AsMemory(40_000, 60_000), WebSocketMessageType.Binary,
+            WebSocketMessageFlags.EndOfMessage, limit.Token);
         (byte[] got, WebSocketMessageType type) = await receiving;
         Assert.True(got.AsSpan().SequenceEqual(data));
         Assert.Equal(WebSocketMessageType.Binary, type);
@@ -141,7 +151,8 @@ public sealed class WsViewTests
         (got, type) = await ReceiveAsync(socket, limit.Token);
         Assert.Equal((WebSocketMessageType.Text, "h\u00E4llo"), (type, Encoding.UTF8.GetString(got)));
         await socket.CloseAsync((WebSocketCloseStatus)4001, "bye", limit.Token);
-        Assert.Equal((WebSocketState.Closed, (WebSocketCloseStatus)4001, "bye"), (socket.State, socket.CloseStatus, socket.CloseStatusDescription));
+        Assert.Equal((WebSocketState.Closed, (WebSocketCloseStatus)4001, "bye"),
+            (socket.State, socket.CloseStatus, socket.CloseStatusDescription));
     }
 
     [Theory, MemberData(nameof(Clients))]
@@ -153,30 +164,40 @@ public sealed class WsViewTests
         {
             using WebSocket socket = session.AsWebSocket();
             byte[] buffer = new byte[100];
-            Assert.Equal(WebSocketMessageType.Close, (await socket.ReceiveAsync(buffer.AsMemory(), CancellationToken.None)).MessageType);
-            Assert.Equal((WebSocketState.CloseReceived, WebSocketCloseStatus.NormalClosure), (socket.State, socket.CloseStatus));
-            await Assert.ThrowsAsync<System.Net.WebSockets.WebSocketException>(() => socket.ReceiveAsync(buffer.AsMemory(), CancellationToken.None).AsTask());
-            await socket.SendAsync("after your end"u8.ToArray(), WebSocketMessageType.Text, true, CancellationToken.None);
+            Assert.Equal(WebSocketMessageType.Close,
+                (await socket.ReceiveAsync(buffer.AsMemory(), CancellationToken.None)).MessageType);
+            Assert.Equal((WebSocketState.CloseReceived, WebSocketCloseStatus.NormalClosure),
+                (socket.State, socket.CloseStatus));
+            await Assert.ThrowsAsync<System.Net.WebSockets.WebSocketException>(
+                () => socket.ReceiveAsync(buffer.AsMemory(), CancellationToken.None).AsTask());
+            await socket.SendAsync("after your end"u8.ToArray(), WebSocketMessageType.Text, true,
+                CancellationToken.None);
             await mayEnd.Task;
             await socket.CloseOutputAsync(WebSocketCloseStatus.EndpointUnavailable, "me too", CancellationToken.None);
             Assert.Equal(WebSocketState.Closed, socket.State);
         });
         using CancellationTokenSource limit = new(WsSite.Patience);
         using WebSocket socket = await ConnectAsync(site, isNets, limit.Token);
-        await Assert.ThrowsAsync<ArgumentException>(() => socket.SendAsync(default, WebSocketMessageType.Close, true, limit.Token));
-        await Assert.ThrowsAsync<ArgumentException>(() => socket.CloseAsync((WebSocketCloseStatus)1006, null, limit.Token));
+        await Assert.ThrowsAsync<ArgumentException>(() => socket.SendAsync(default, WebSocketMessageType.Close, true,
+            limit.Token));
+        await Assert.ThrowsAsync<ArgumentException>(() => socket.CloseAsync((WebSocketCloseStatus)1006, null,
+            limit.Token));
         await socket.CloseOutputAsync(WebSocketCloseStatus.NormalClosure, null, limit.Token);
         Assert.Equal(WebSocketState.CloseSent, socket.State);
-        await Assert.ThrowsAsync<System.Net.WebSockets.WebSocketException>(() => socket.SendAsync(new byte[1].AsMemory(), WebSocketMessageType.Text, true, limit.Token).AsTask());
+        await Assert.ThrowsAsync<System.Net.WebSockets.WebSocketException>(
+            () => socket.SendAsync(new byte[1].AsMemory(), WebSocketMessageType.Text, true, limit.Token).AsTask());
         (byte[] got, _) = await ReceiveAsync(socket, limit.Token);
         Assert.Equal("after your end", Encoding.ASCII.GetString(got));
         mayEnd.SetResult();
         (_, WebSocketMessageType type) = await ReceiveAsync(socket, limit.Token);
         Assert.Equal((WebSocketMessageType.Close, WebSocketState.Closed), (type, socket.State));
-        Assert.Equal((WebSocketCloseStatus.EndpointUnavailable, "me too"), (socket.CloseStatus, socket.CloseStatusDescription));
-        await Assert.ThrowsAsync<System.Net.WebSockets.WebSocketException>(() => socket.ReceiveAsync(new byte[1].AsMemory(), limit.Token).AsTask());
+        Assert.Equal((WebSocketCloseStatus.EndpointUnavailable, "me too"),
+            (socket.CloseStatus, socket.CloseStatusDescription));
+        await Assert.ThrowsAsync<System.Net.WebSockets.WebSocketException>(
+            () => socket.ReceiveAsync(new byte[1].AsMemory(), limit.Token).AsTask());
         socket.Dispose();
-        await Assert.ThrowsAsync<ObjectDisposedException>(() => socket.SendAsync(new byte[1].AsMemory(), WebSocketMessageType.Text, true, limit.Token).AsTask());
+        await Assert.ThrowsAsync<ObjectDisposedException>(
+            () => socket.SendAsync(new byte[1].AsMemory(), WebSocketMessageType.Text, true, limit.Token).AsTask());
     }
 
     [Theory, MemberData(nameof(Clients))]
@@ -189,19 +210,22 @@ public sealed class WsViewTests
             session.Abort();
         });
         using CancellationTokenSource limit = new(WsSite.Patience), stop = new();
-        using WebSocket first = await ConnectAsync(site, isNets, limit.Token), second = await ConnectAsync(site, isNets, limit.Token);
+        using WebSocket first = await ConnectAsync(site, isNets, limit.Token),
+            second = await ConnectAsync(site, isNets, limit.Token);
         Task receiving = first.ReceiveAsync(new byte[1].AsMemory(), stop.Token).AsTask();
         await stop.CancelAsync();
         await Assert.ThrowsAnyAsync<OperationCanceledException>(() => receiving);
         Assert.Equal(WebSocketState.Aborted, first.State);
         await second.SendAsync(new byte[1].AsMemory(), WebSocketMessageType.Binary, true, limit.Token);
-        System.Net.WebSockets.WebSocketException e = await Assert.ThrowsAsync<System.Net.WebSockets.WebSocketException>(() => second.ReceiveAsync(new byte[1].AsMemory(), limit.Token).AsTask());
+        System.Net.WebSockets.WebSocketException e = await Assert.ThrowsAsync<System.Net.WebSockets.WebSocketException>(
+            () => second.ReceiveAsync(new byte[1].AsMemory(), limit.Token).AsTask());
         Assert.Equal(WebSocketError.ConnectionClosedPrematurely, e.WebSocketErrorCode);
         Assert.Equal(WebSocketState.Aborted, second.State);
     }
 
     [Theory, MemberData(nameof(Ends))]
-    public async Task A_close_frame_was_sent_when_its_sender_continues_and_aborts(EngineKind kind, bool isTls, bool isNets)
+    public async Task A_close_frame_was_sent_when_its_sender_continues_and_aborts(EngineKind kind, bool isTls,
+        bool isNets)
     {
         await using WsSite site = new(kind, isTls);
         Channel<string> seen = Channel.CreateUnbounded<string>();
@@ -244,13 +268,15 @@ public sealed class WsViewTests
             new WebSocketOptions { CloseTimeout = TimeSpan.FromMilliseconds(10) });
         using CancellationTokenSource limit = new(WsSite.Patience);
         WebSocketSession session = await site.ConnectAsync(null, limit.Token);
-        while (session.IsConnected) await Task.Delay(10, limit.Token); // tidy: waits because a session in pull mode reports its end by a receive only
+        // tidy: waits because a session in pull mode reports its end by a receive only
+        while (session.IsConnected) await Task.Delay(10, limit.Token);
         using WebSocket socket = session.AsWebSocket();
         Assert.Equal(WebSocketState.Open, socket.State);
         (byte[] got, WebSocketMessageType type) = await ReceiveAsync(socket, limit.Token);
         Assert.Equal((WebSocketMessageType.Text, "last words"), (type, Encoding.ASCII.GetString(got)));
         Assert.Equal(WebSocketMessageType.Close, (await ReceiveAsync(socket, limit.Token)).Type);
-        Assert.Equal((WebSocketState.CloseReceived, (WebSocketCloseStatus)4002, "gone"), (socket.State, socket.CloseStatus, socket.CloseStatusDescription));
+        Assert.Equal((WebSocketState.CloseReceived, (WebSocketCloseStatus)4002, "gone"),
+            (socket.State, socket.CloseStatus, socket.CloseStatusDescription));
         await socket.CloseOutputAsync(WebSocketCloseStatus.NormalClosure, null, limit.Token);
         Assert.Equal(WebSocketState.Closed, socket.State);
     }
@@ -263,11 +289,14 @@ public sealed class WsViewTests
         using CancellationTokenSource limit = new(WsSite.Patience);
         WebSocketSession session = await site.ConnectAsync(null, limit.Token);
         session.Abort();
-        while (session.IsConnected) await Task.Delay(10, limit.Token); // tidy: waits because a session in pull mode reports its end by a receive only
+        // tidy: waits because a session in pull mode reports its end by a receive only
+        while (session.IsConnected) await Task.Delay(10, limit.Token);
         using WebSocket socket = session.AsWebSocket();
         Assert.Equal((WebSocketState.Aborted, (WebSocketCloseStatus?)null), (socket.State, socket.CloseStatus));
-        System.Net.WebSockets.WebSocketException e = await Assert.ThrowsAsync<System.Net.WebSockets.WebSocketException>(() => socket.ReceiveAsync(new byte[1].AsMemory(), limit.Token).AsTask());
+        System.Net.WebSockets.WebSocketException e = await Assert.ThrowsAsync<System.Net.WebSockets.WebSocketException>(
+            () => socket.ReceiveAsync(new byte[1].AsMemory(), limit.Token).AsTask());
         Assert.Equal(WebSocketError.ConnectionClosedPrematurely, e.WebSocketErrorCode);
-        await Assert.ThrowsAsync<System.Net.WebSockets.WebSocketException>(() => socket.SendAsync(new byte[1].AsMemory(), WebSocketMessageType.Text, true, limit.Token).AsTask());
+        await Assert.ThrowsAsync<System.Net.WebSockets.WebSocketException>(
+            () => socket.SendAsync(new byte[1].AsMemory(), WebSocketMessageType.Text, true, limit.Token).AsTask());
     }
 }

@@ -11,7 +11,8 @@ public sealed class EpollPoolSimulationTests
     private const int DeepSeeds = 1_000_000;
 
     [Fact]
-    public void Every_seed_satisfies_all_guarantees() => SeedRun.Run(EpollPlatform.One, SeedRun.IsDeep ? DeepSeeds : Seeds, isPool: true);
+    public void Every_seed_satisfies_all_guarantees() =>
+        SeedRun.Run(EpollPlatform.One, SeedRun.IsDeep ? DeepSeeds : Seeds, isPool: true);
 
     // Seeds that find a former defect, with its description (docs/design/0071).
     [Theory]

@@ -11,7 +11,8 @@ public sealed class EpollSimulationTests
     private const int DeepSeeds = 3_000_000;
 
     [Fact]
-    public void Every_seed_satisfies_all_guarantees() => SeedRun.Run(EpollPlatform.One, SeedRun.IsDeep ? DeepSeeds : Seeds);
+    public void Every_seed_satisfies_all_guarantees() =>
+        SeedRun.Run(EpollPlatform.One, SeedRun.IsDeep ? DeepSeeds : Seeds);
 
     // Seeds that find a former defect, with its description (docs/design/0029).
     [Theory]

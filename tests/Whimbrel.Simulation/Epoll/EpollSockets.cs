@@ -14,13 +14,15 @@ internal sealed unsafe class EpollSockets(SimKernel kernel) : SimSockets(kernel)
     private void Use(SimDescriptor descriptor)
     {
         descriptor.Calls++;
-        if (descriptor.ConnectError != 0) throw Kernel.Violation($"descriptor {descriptor.Number} is used, and its dial has failed");
+        if (descriptor.ConnectError != 0)
+            throw Kernel.Violation($"descriptor {descriptor.Number} is used, and its dial has failed");
     }
 
     private protected override int RefuseSend(SimDescriptor descriptor, int length)
     {
         Use(descriptor);
-        if (Kernel.Chance(Kernel.Faults.Passing, "send that is not done")) return Kernel.Dice.Pick(Errno.EINTR, Errno.ENOMEM, Errno.ENOBUFS, Errno.EAGAIN);
+        if (Kernel.Chance(Kernel.Faults.Passing, "send that is not done"))
+            return Kernel.Dice.Pick(Errno.EINTR, Errno.ENOMEM, Errno.ENOBUFS, Errno.EAGAIN);
         // The fast open is pending: nothing more is sent before its result.
         return descriptor.IsAsked && !descriptor.IsAnsweredAt(Kernel.NowMs) ? Errno.EAGAIN : 0;
     }
@@ -28,14 +30,16 @@ internal sealed unsafe class EpollSockets(SimKernel kernel) : SimSockets(kernel)
     private protected override int RefuseReceive(SimDescriptor descriptor)
     {
         Use(descriptor);
-        if (Kernel.Chance(Kernel.Faults.Passing, "receive that is not done")) return Kernel.Dice.Pick(Errno.EINTR, Errno.ENOMEM, Errno.ENOBUFS, Errno.EAGAIN);
+        if (Kernel.Chance(Kernel.Faults.Passing, "receive that is not done"))
+            return Kernel.Dice.Pick(Errno.EINTR, Errno.ENOMEM, Errno.ENOBUFS, Errno.EAGAIN);
         return descriptor.IsAnsweredAt(Kernel.NowMs) && descriptor.IsAsked ? 0 : Errno.EAGAIN;
     }
 
     internal override int Receive(int fd, byte* buffer, int length)
     {
         // Less than available: some of it arrived in the meantime.
-        if (Kernel.Chance(Kernel.Faults.Short, "short receive")) length = Kernel.Dice.Next(1, Math.Min(length, ShortBytes));
+        if (Kernel.Chance(Kernel.Faults.Short, "short receive"))
+            length = Kernel.Dice.Next(1, Math.Min(length, ShortBytes));
         return base.Receive(fd, buffer, length);
     }
 
@@ -54,7 +58,8 @@ internal sealed unsafe class EpollSockets(SimKernel kernel) : SimSockets(kernel)
     {
         SimDescriptor descriptor = Kernel.Get(fd, "ConnectErrorOf");
         descriptor.Calls++;
-        if (!descriptor.IsAnsweredAt(Kernel.NowMs)) throw Kernel.Violation($"descriptor {fd} is asked for the end of a dial that has no answer yet");
+        if (!descriptor.IsAnsweredAt(Kernel.NowMs))
+            throw Kernel.Violation($"descriptor {fd} is asked for the end of a dial that has no answer yet");
         return descriptor.ConnectError;
     }
 
@@ -72,9 +77,11 @@ internal sealed unsafe class EpollSockets(SimKernel kernel) : SimSockets(kernel)
         if (address is not null && flags != expected) throw Kernel.Violation($"an accept with flags 0x{flags:x}");
         if (Kernel.Chance(Kernel.Faults.AcceptError, "accept that fails"))
         {
-            int error = Kernel.Dice.Pick(Errno.ECONNABORTED, Errno.EMFILE, Errno.ENFILE, Errno.EINTR, Errno.ENOMEM, Errno.ENOBUFS, Errno.EPROTO);
+            int error = Kernel.Dice.Pick(Errno.ECONNABORTED, Errno.EMFILE, Errno.ENFILE, Errno.EINTR, Errno.ENOMEM,
+                Errno.ENOBUFS, Errno.EPROTO);
             // Its peer disconnected before it was accepted.
-            if (error == Errno.ECONNABORTED && descriptor.Listening!.Waiting.TryDequeue(out Testing.MemorySocket? gone)) gone.Close(reset: true);
+            if (error == Errno.ECONNABORTED && descriptor.Listening!.Waiting.TryDequeue(out Testing.MemorySocket? gone))
+                gone.Close(reset: true);
             return -error;
         }
 

@@ -69,11 +69,14 @@ internal sealed unsafe class SimEpoll(SimKernel kernel, Func<bool> whileAsleep) 
         EpollEvents.Read(epollEvent, 0, out uint mask, out ulong data);
         SimInterest? known = set.Set!.Find(i => ReferenceEquals(i.Descriptor, descriptor));
         kernel.Trace.Add("control", fd, (operation * 100_000) + (long)mask);
-        if (known is null != (operation == EpollAbi.EPOLL_CTL_ADD)) throw kernel.Violation($"epoll_ctl {operation} of descriptor {fd}, which {(known is null ? "is not" : "is")} in the set");
+        if (known is null != (operation == EpollAbi.EPOLL_CTL_ADD))
+            throw kernel.Violation(
+                $"epoll_ctl {operation} of descriptor {fd}, which {(known is null ? "is not" : "is")} in the set");
         switch (operation)
         {
             case EpollAbi.EPOLL_CTL_ADD:
-                if (!descriptor.IsWake && kernel.Chance(kernel.Faults.ControlError, "no room in the set")) return -kernel.Dice.Pick(Errno.ENOMEM, Errno.ENOSPC);
+                if (!descriptor.IsWake && kernel.Chance(kernel.Faults.ControlError, "no room in the set"))
+                    return -kernel.Dice.Pick(Errno.ENOMEM, Errno.ENOSPC);
                 set.Set.Add(new SimInterest(descriptor, mask, data));
                 break;
             case EpollAbi.EPOLL_CTL_MOD:
@@ -107,7 +110,8 @@ internal sealed unsafe class SimEpoll(SimKernel kernel, Func<bool> whileAsleep) 
         _set = kernel.Get(epoll, "Wait");
         IsAsleep = false;
         long dueMs = Loop!.Timers.NextDueMs - kernel.NowMs;
-        if (timeoutMs != 0 && dueMs < (timeoutMs < 0 ? int.MaxValue : timeoutMs)) throw kernel.Violation($"a wait of {timeoutMs} ms, and a timer is due in {dueMs}");
+        if (timeoutMs != 0 && dueMs < (timeoutMs < 0 ? int.MaxValue : timeoutMs))
+            throw kernel.Violation($"a wait of {timeoutMs} ms, and a timer is due in {dueMs}");
         if (kernel.Chance(kernel.Faults.EnterError, "wait that is interrupted")) return -Errno.EINTR;
         Collect(mayStray: true);
         if (_ready.Count == 0 && timeoutMs != 0)
@@ -117,7 +121,8 @@ internal sealed unsafe class SimEpoll(SimKernel kernel, Func<bool> whileAsleep) 
             {
                 bool isAllDone = whileAsleep();
                 Collect(mayStray: false);
-                if (isAllDone && _ready.Count == 0 && Loop.Mailbox.Any) throw kernel.Violation("an item was posted to a sleeping loop that is not woken");
+                if (isAllDone && _ready.Count == 0 && Loop.Mailbox.Any)
+                    throw kernel.Violation("an item was posted to a sleeping loop that is not woken");
                 IsAsleep = _ready.Count == 0;
             }
         }
@@ -143,15 +148,18 @@ internal sealed unsafe class SimEpoll(SimKernel kernel, Func<bool> whileAsleep) 
         foreach (SimInterest interest in _set!.Set!)
         {
             uint events = EventsOf(interest);
-            if (mayStray && MayStray(interest) && kernel.Chance(kernel.Faults.Stray, "event for nothing")) events |= interest.Mask & (EpollAbi.EPOLLIN | EpollAbi.EPOLLOUT);
+            if (mayStray && MayStray(interest) && kernel.Chance(kernel.Faults.Stray, "event for nothing"))
+                events |= interest.Mask & (EpollAbi.EPOLLIN | EpollAbi.EPOLLOUT);
             if (events != 0) _ready.Add((interest, events));
         }
     }
 
     // A completed connect is never reported too early.
-    private bool MayStray(SimInterest interest) => !interest.Descriptor.IsClosed && (interest.Descriptor.IsWake || interest.Descriptor.Listening is not null || IsConnected(interest.Descriptor));
+    private bool MayStray(SimInterest interest) => !interest.Descriptor.IsClosed && (interest.Descriptor.IsWake
+        || interest.Descriptor.Listening is not null || IsConnected(interest.Descriptor));
 
-    private bool IsConnected(SimDescriptor descriptor) => descriptor is { Socket: not null, ConnectError: 0 } && (!descriptor.IsAsked || descriptor.IsAnsweredAt(kernel.NowMs));
+    private bool IsConnected(SimDescriptor descriptor) => descriptor is { Socket: not null, ConnectError: 0 }
+        && (!descriptor.IsAsked || descriptor.IsAnsweredAt(kernel.NowMs));
 
     // A loop must react to a reported event: by a call, by changing its interest, or by closing.
     private void Report(SimInterest interest)
@@ -159,7 +167,9 @@ internal sealed unsafe class SimEpoll(SimKernel kernel, Func<bool> whileAsleep) 
         SimDescriptor descriptor = interest.Descriptor;
         if (descriptor.IsClosed) return;
         interest.Ignored = descriptor.Calls == descriptor.CallsWhenTold ? interest.Ignored + 1 : 0;
-        if (interest.Ignored >= MostIgnored) throw kernel.Violation($"descriptor {descriptor.Number} was reported {interest.Ignored + 1} times without a reaction");
+        if (interest.Ignored >= MostIgnored)
+            throw kernel.Violation(
+                $"descriptor {descriptor.Number} was reported {interest.Ignored + 1} times without a reaction");
         descriptor.CallsWhenTold = descriptor.Calls;
     }
 
@@ -172,13 +182,15 @@ internal sealed unsafe class SimEpoll(SimKernel kernel, Func<bool> whileAsleep) 
         else if (descriptor.Listening is { } listening) events = listening.Waiting.Count > 0 ? EpollAbi.EPOLLIN : 0;
         else if (!descriptor.IsAsked) events = EpollAbi.EPOLLOUT;
         else if (!descriptor.IsAnsweredAt(kernel.NowMs)) events = 0;
-        else if (descriptor.ConnectError != 0) events = EpollAbi.EPOLLIN | EpollAbi.EPOLLOUT | EpollAbi.EPOLLERR | EpollAbi.EPOLLHUP | EpollAbi.EPOLLRDHUP;
+        else if (descriptor.ConnectError != 0)
+            events = EpollAbi.EPOLLIN | EpollAbi.EPOLLOUT | EpollAbi.EPOLLERR | EpollAbi.EPOLLHUP | EpollAbi.EPOLLRDHUP;
         else if (descriptor.Socket is { } socket)
         {
             if (descriptor.IsReadable) events |= EpollAbi.EPOLLIN;
             if (descriptor.HasRoom) events |= EpollAbi.EPOLLOUT;
             if (socket.HasFinish || socket.IsReset || descriptor.IsReadShut) events |= EpollAbi.EPOLLRDHUP;
-            if (socket.IsReset || ((socket.HasFinish || descriptor.IsReadShut) && descriptor.IsWriteShut)) events |= EpollAbi.EPOLLHUP;
+            if (socket.IsReset || ((socket.HasFinish || descriptor.IsReadShut) && descriptor.IsWriteShut))
+                events |= EpollAbi.EPOLLHUP;
             if (socket.IsReset && !descriptor.ResetWasTold) events |= EpollAbi.EPOLLERR;
         }
 

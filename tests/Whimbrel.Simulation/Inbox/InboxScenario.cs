@@ -74,7 +74,8 @@ internal sealed class InboxScenario
     private static TlsOptions MakeTls()
     {
         using ECDsa key = ECDsa.Create(ECCurve.NamedCurves.nistP256);
-        X509Certificate2 certificate = new CertificateRequest("CN=here", key, HashAlgorithmName.SHA256).CreateSelfSigned(DateTimeOffset.UnixEpoch, DateTimeOffset.UnixEpoch.AddYears(200));
+        X509Certificate2 certificate = new CertificateRequest("CN=here", key, HashAlgorithmName.SHA256)
+            .CreateSelfSigned(DateTimeOffset.UnixEpoch, DateTimeOffset.UnixEpoch.AddYears(200));
         return new TlsOptions { Certificate = TlsCertificate.From(certificate) };
     }
 
@@ -110,13 +111,16 @@ internal sealed class InboxScenario
         while (ReadAll());
         foreach (InboxPlace place in _places)
         {
-            if (!place.IsTls) Check(place.Session!.BytesPending == 0, $"{place.Session.BytesPending} bytes are pending for ever");
+            if (!place.IsTls)
+                Check(place.Session!.BytesPending == 0, $"{place.Session.BytesPending} bytes are pending for ever");
         }
 
         foreach (InboxPlace place in _places) Judge(place);
         _engine.Run(server.StopAsync(TimeSpan.Zero));
         _engine.Run(_engine.DisposeAsync());
-        foreach (InboxPlace place in _places) Check(place.Expected.TrueForAll(static e => e.Sending is not { IsCompleted: false }), "a SendAsync has not ended");
+        foreach (InboxPlace place in _places)
+            Check(place.Expected.TrueForAll(static e => e.Sending is not { IsCompleted: false }),
+                "a SendAsync has not ended");
         Check(_engine.ReadCounters().MailboxBytes == 0, "bytes of the mailbox's limit are missing");
         foreach (Loop loop in _engine.Loops)
         {
@@ -162,7 +166,8 @@ internal sealed class InboxScenario
                 break;
             case 4:
                 int head = _random.Next(message.Length);
-                Report(place, message, session.Send(Outgoing.Owned(new Owned(message), head, message.Length - head).WithHead(message.AsSpan(0, head))));
+                Report(place, message, session.Send(Outgoing.Owned(new Owned(message), head, message.Length - head)
+                    .WithHead(message.AsSpan(0, head))));
                 break;
             case 5 or 6:
                 SendToEach(message);
@@ -271,7 +276,9 @@ internal sealed class InboxScenario
         while (!got.IsEmpty)
         {
             int length = got.Length < 9 ? int.MaxValue : BinaryPrimitives.ReadInt32LittleEndian(got[1..]);
-            Check(length >= 9 && length <= got.Length, $"half a message arrived, or bytes that are none (TLS: {place.IsTls}): {Convert.ToHexString(got[..Math.Min(got.Length, 16)])}, {got.Length} bytes after {string.Join(' ', messages)}");
+            Check(length >= 9 && length <= got.Length, $"half a message arrived, or bytes that are none (TLS: "
+                + $"{place.IsTls}): {Convert.ToHexString(got[..Math.Min(got.Length, 16)])}, {got.Length} bytes after "
+                + $"{string.Join(' ', messages)}");
             int number = BinaryPrimitives.ReadInt32LittleEndian(got[5..]);
             Check(!got[9..length].ContainsAnyExcept((byte)number), $"message {number} has other bytes");
             messages.Add((got[0], number));
@@ -279,12 +286,15 @@ internal sealed class InboxScenario
         }
 
         // What is posted has no order with what others send in between; and with groups what a callback sends has none, either.
-        foreach (Func<byte, bool> has in (Func<byte, bool>[])[s => s == OfPost, s => s == OfCallback || (!_usesGroup && s < OfPost), s => s < OfPost])
+        foreach (Func<byte, bool> has in (Func<byte, bool>[])[s => s == OfPost,
+            s => s == OfCallback || (!_usesGroup && s < OfPost), s => s < OfPost])
         {
             List<(byte Sender, int Number)> expected =
             [
-                .. place.Expected.Where(static e => e.Sending is null or { IsCompletedSuccessfully: true, Result: SendResult.Queued })
-                    .Select(static e => (e.Message[0], BinaryPrimitives.ReadInt32LittleEndian(e.Message.AsSpan(5)))).Where(m => has(m.Item1)),
+                .. place.Expected.Where(
+                    static e => e.Sending is null or { IsCompletedSuccessfully: true, Result: SendResult.Queued })
+                    .Select(static e => (e.Message[0], BinaryPrimitives.ReadInt32LittleEndian(e.Message.AsSpan(5))))
+                    .Where(m => has(m.Item1)),
             ];
             Same(expected, [.. messages.Where(m => has(m.Sender))], place.IsTls);
         }
@@ -293,7 +303,9 @@ internal sealed class InboxScenario
     /// <summary>With TLS what was sent after the upgrade waits for ever: no more than a beginning arrives.</summary>
     private void Same(List<(byte Sender, int Number)> expected, List<(byte Sender, int Number)> got, bool isBeginning)
     {
-        bool isRight = isBeginning ? got.Count <= expected.Count && expected[..got.Count].SequenceEqual(got) : expected.SequenceEqual(got);
+        bool isRight = isBeginning
+            ? got.Count <= expected.Count && expected[..got.Count].SequenceEqual(got)
+            : expected.SequenceEqual(got);
         if (!isRight) Check(false, $"expected {string.Join(' ', expected)}\ngot {string.Join(' ', got)}");
     }
 

@@ -14,14 +14,17 @@ public sealed class InboxSimulationTests
     public void Every_seed_delivers_what_was_accepted_once_whole_and_in_order()
     {
         SynchronizationContext.SetSynchronizationContext(null);
-        if (int.TryParse(Environment.GetEnvironmentVariable("WHIMBREL_SEED"), CultureInfo.InvariantCulture, out int one))
+        if (int.TryParse(Environment.GetEnvironmentVariable("WHIMBREL_SEED"), CultureInfo.InvariantCulture,
+            out int one))
         {
             InboxScenario.Run(one);
             return;
         }
 
         int seeds = SeedRun.IsDeep ? DeepSeeds : SeedRun.IsQuick ? Seeds / 10 : Seeds;
-        if (int.TryParse(Environment.GetEnvironmentVariable("WHIMBREL_SEEDS"), CultureInfo.InvariantCulture, out int some)) seeds = some;
+        if (int.TryParse(Environment.GetEnvironmentVariable("WHIMBREL_SEEDS"),
+            CultureInfo.InvariantCulture, out int some))
+            seeds = some;
         Stopwatch watch = Stopwatch.StartNew();
         for (int seed = 0; seed < seeds; seed++) InboxScenario.Run(seed);
         TestContext.Current.TestOutputHelper!.WriteLine($"{seeds} seeds in {watch.Elapsed.TotalSeconds:0.0} s");

@@ -62,18 +62,22 @@ internal sealed class ByteTrack(KernelWorld world, int key)
     // Bytes offered to a send that may not be accepted.
     internal void Check(ReadOnlySpan<byte> data)
     {
-        if (IsComplete && Received + data.Length > Offered) world.Fail($"track {Key}: {data.Length} bytes after its end");
-        if (Received + data.Length > Sent) world.Fail($"track {Key}: {Received + data.Length} bytes received, {Sent} sent");
+        if (IsComplete && Received + data.Length > Offered)
+            world.Fail($"track {Key}: {data.Length} bytes after its end");
+        if (Received + data.Length > Sent)
+            world.Fail($"track {Key}: {Received + data.Length} bytes received, {Sent} sent");
         Offered = Math.Max(Offered, Received + data.Length);
         ReadOnlySpan<byte> expected = At(Received, data.Length);
         int same = expected.CommonPrefixLength(data);
-        if (same < data.Length) world.Fail($"track {Key}: byte {Received + same} is {data[same]:x2} instead of {expected[same]:x2}");
+        if (same < data.Length)
+            world.Fail($"track {Key}: byte {Received + same} is {data[same]:x2} instead of {expected[same]:x2}");
     }
 
     // Bytes accepted a moment ago.
     internal void CheckTaken(ReadOnlySpan<byte> data)
     {
-        if (!At(Received - data.Length, data.Length).SequenceEqual(data)) world.Fail($"track {Key}: bytes that were lent have changed");
+        if (!At(Received - data.Length, data.Length).SequenceEqual(data))
+            world.Fail($"track {Key}: bytes that were lent have changed");
     }
 
     // The peer's FIN: everything sent must have arrived.

@@ -14,7 +14,8 @@ internal abstract class KernelEngine : Engine
     private readonly List<int> _choices = [];
 
     private protected KernelEngine(SimKernel kernel, string name, Action<DiagnosticEvent> onDiagnosticEvent)
-        : base(name, "a simulated kernel", new EngineOptions { OnDiagnosticEvent = onDiagnosticEvent }) => _kernel = kernel;
+        : base(name, "a simulated kernel", new EngineOptions { OnDiagnosticEvent = onDiagnosticEvent }) =>
+        _kernel = kernel;
 
     // A real wait of that loop would end, or has not started.
     private protected abstract bool IsReady(int loop);
@@ -104,14 +105,16 @@ internal abstract class KernelEngine : Engine
 
     internal override void Offload(Action<object?> action, object? state) => _pool.Add((action, state));
 
-    internal override void Offload(IThreadPoolWorkItem item) => _pool.Add((static i => ((IThreadPoolWorkItem)i!).Execute(), item));
+    internal override void Offload(IThreadPoolWorkItem item) =>
+        _pool.Add((static i => ((IThreadPoolWorkItem)i!).Execute(), item));
 
     private protected override void StartLoops()
     {
         // Nothing to start: the caller of RunOne acts as the thread of all loops.
     }
 
-    private bool IsRunnable(Loop loop) => !loop.IsStopped && (loop.HasWork || loop.Timers.NextDueMs <= NowMs || IsReady(loop.Index));
+    private bool IsRunnable(Loop loop) =>
+        !loop.IsStopped && (loop.HasWork || loop.Timers.NextDueMs <= NowMs || IsReady(loop.Index));
 
     // One step. False if nothing is ready and no timer is armed: nothing can happen any more.
     internal bool RunOne()

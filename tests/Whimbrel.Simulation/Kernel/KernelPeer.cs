@@ -30,7 +30,8 @@ internal sealed class KernelPeer
 
     private bool MayWrite => _left > 0 && !_hasFinished && _socket.IsWritable;
 
-    private bool MayRead => !_sawEnd && _socket.IsReadable && (!_plan.IsSlow || _world.Settles || _socket.IsReset || _steps > 40);
+    private bool MayRead =>
+        !_sawEnd && _socket.IsReadable && (!_plan.IsSlow || _world.Settles || _socket.IsReset || _steps > 40);
 
     private bool MayEnd => _left == 0 && _plan.Style switch
     {
@@ -39,7 +40,8 @@ internal sealed class KernelPeer
         _ => false,
     };
 
-    internal bool CanAct => !IsOver && (MayWrite || MayRead || MayEnd || _plan.AbortAfter >= 0 || (_sawEnd && _left == 0));
+    internal bool CanAct =>
+        !IsOver && (MayWrite || MayRead || MayEnd || _plan.AbortAfter >= 0 || (_sawEnd && _left == 0));
 
     internal void Act()
     {
@@ -75,7 +77,8 @@ internal sealed class KernelPeer
     private void Read()
     {
         Span<byte> buffer = stackalloc byte[ReadBytes];
-        int most = _plan.IsSlow ? _world.Dice.Next(1, 100) : _world.Settles ? ReadBytes : _world.Dice.Next(1, ReadBytes + 1);
+        int most = _plan.IsSlow ? _world.Dice.Next(1, 100) : _world.Settles ? ReadBytes
+            : _world.Dice.Next(1, ReadBytes + 1);
         int count = _socket.Read(buffer[..most]);
         _world.Trace.Add("peer-reads", _socket.Id, count);
         if (count > 0)
@@ -121,5 +124,6 @@ internal sealed class KernelPeer
         if (!IsOver) Leave(reset: true);
     }
 
-    public override string ToString() => $"peer {_socket.Id} ({_plan.Style}, {_left} to send, {_incoming.Received} of {_incoming.Sent} received{(_sawEnd ? ", saw the end" : "")}{(_hasFinished ? ", has finished" : "")})";
+    public override string ToString() => $"peer {_socket.Id} ({_plan.Style}, {_left} to send, {_incoming.Received} of "
+        + $"{_incoming.Sent} received{(_sawEnd ? ", saw the end" : "")}{(_hasFinished ? ", has finished" : "")})";
 }

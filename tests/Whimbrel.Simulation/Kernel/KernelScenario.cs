@@ -7,7 +7,8 @@ internal static class KernelScenario
 
     internal readonly record struct Outcome(ulong TraceHash, long Steps, int Sessions, long StrandSends);
 
-    internal static Outcome Run(SimPlatform platform, int seed, Action<string>? print = null, Dictionary<string, long>? tally = null, bool isPool = false)
+    internal static Outcome Run(SimPlatform platform, int seed, Action<string>? print = null,
+        Dictionary<string, long>? tally = null, bool isPool = false)
     {
         KernelWorld world = new(platform, seed, isPool, print, tally);
         try
@@ -116,7 +117,8 @@ internal static class KernelScenario
         foreach (Task dial in world.Connects)
         {
             if (!dial.IsCompleted) world.Fail("a ConnectAsync never completed");
-            if (dial.IsFaulted && !world.MayFail) world.Fail($"a dial failed: {dial.Exception!.InnerException!.Message}");
+            if (dial.IsFaulted && !world.MayFail)
+                world.Fail($"a dial failed: {dial.Exception!.InnerException!.Message}");
         }
 
         if (!world.MayFail) JudgeLinks(world);
@@ -145,13 +147,16 @@ internal static class KernelScenario
         {
             if (!link.IsGraceful) continue;
             Judge(link.ToServer, link.Client.ToSend, "to the server");
-            Judge(link.ToClient, link.Server.Style == EndStyle.Echo ? link.Client.ToSend : link.Server.ToSend, "to the client");
+            Judge(link.ToClient, link.Server.Style == EndStyle.Echo ? link.Client.ToSend : link.Server.ToSend,
+                "to the client");
         }
 
         void Judge(ByteTrack track, int planned, string where)
         {
-            if (track.Sent != planned) world.Fail($"track {track.Key} {where}: {track.Sent} of {planned} bytes were sent");
-            if (track.Received != planned) world.Fail($"track {track.Key} {where}: {track.Received} of {planned} bytes have come");
+            if (track.Sent != planned)
+                world.Fail($"track {track.Key} {where}: {track.Sent} of {planned} bytes were sent");
+            if (track.Received != planned)
+                world.Fail($"track {track.Key} {where}: {track.Received} of {planned} bytes have come");
         }
     }
 
@@ -169,8 +174,10 @@ internal static class KernelScenario
         while (!task.IsCompleted)
         {
             world.ThrowIfFailed();
-            if (!world.Engine.RunOne() && !task.IsCompleted) world.Fail($"{what}: nothing is left to happen\n{Unfinished(world)}");
-            else if (world.Trace.Steps > limit) world.Fail($"{what}: not done after {StepLimit} steps\n{Unfinished(world)}");
+            if (!world.Engine.RunOne() && !task.IsCompleted)
+                world.Fail($"{what}: nothing is left to happen\n{Unfinished(world)}");
+            else if (world.Trace.Steps > limit)
+                world.Fail($"{what}: not done after {StepLimit} steps\n{Unfinished(world)}");
         }
 
         world.ThrowIfFailed();
@@ -183,7 +190,8 @@ internal static class KernelScenario
         foreach (KernelSession session in world.Sessions)
         {
             if (!session.IsOver) world.Fail($"{session} never got its last callback");
-            if (session.BytesPending != 0) world.Fail($"{session} has {session.BytesPending} bytes pending after its end");
+            if (session.BytesPending != 0)
+                world.Fail($"{session} has {session.BytesPending} bytes pending after its end");
         }
 
         foreach (Loop loop in world.Engine.Loops)
@@ -191,10 +199,14 @@ internal static class KernelScenario
             if (!loop.IsStopped) world.Fail($"{loop} runs on");
             if (loop.ResidentCount != 0) world.Fail($"{loop} has {loop.ResidentCount} residents");
             if (loop.Blocks.Outstanding != 0) world.Fail($"{loop} misses {loop.Blocks.Outstanding} blocks");
-            if (loop.StrandBlocks.Outstanding != 0) world.Fail($"{loop} misses {loop.StrandBlocks.Outstanding} blocks of the pool");
+            if (loop.StrandBlocks.Outstanding != 0)
+                world.Fail($"{loop} misses {loop.StrandBlocks.Outstanding} blocks of the pool");
             world.StrandSends += loop.Counters.SendsOfStrands;
-            if (loop.Counters.ConnectionsOpened != loop.Counters.ConnectionsClosed) world.Fail($"{loop} opened {loop.Counters.ConnectionsOpened} connections and closed {loop.Counters.ConnectionsClosed}");
-            if (!platform.TellsOfTheClosed && loop.Counters.StaleCompletions != 0) world.Fail($"{loop} got {loop.Counters.StaleCompletions} completions without an operation");
+            if (loop.Counters.ConnectionsOpened != loop.Counters.ConnectionsClosed)
+                world.Fail($"{loop} opened {loop.Counters.ConnectionsOpened} connections and closed "
+                    + $"{loop.Counters.ConnectionsClosed}");
+            if (!platform.TellsOfTheClosed && loop.Counters.StaleCompletions != 0)
+                world.Fail($"{loop} got {loop.Counters.StaleCompletions} completions without an operation");
         }
 
         if (world.Kernel.OpenCount != 0) world.Fail($"descriptors {world.Kernel.OpenNumbers} are open");

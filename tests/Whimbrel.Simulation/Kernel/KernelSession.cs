@@ -48,7 +48,10 @@ internal sealed class KernelSession : Session
 
     internal KernelLink? Link => _link;
 
-    public override string ToString() => $"session {Number} ({_life}, {_plan?.Style}, {_left} to send, {_incoming?.Received} of {_incoming?.Sent} received{(_isPaused ? ", paused" : "")}{(_peerHasFinished ? ", peer has finished" : "")}{(_hasFinished ? ", has finished" : "")}{(_hasEnded ? ", has ended" : "")})";
+    public override string ToString() =>
+        $"session {Number} ({_life}, {_plan?.Style}, {_left} to send, {_incoming?.Received} of {_incoming?.Sent} "
+        + $"received{(_isPaused ? ", paused" : "")}{(_peerHasFinished ? ", peer has finished" : "")}"
+        + $"{(_hasFinished ? ", has finished" : "")}{(_hasEnded ? ", has ended" : "")})";
 
     // ------------------------------------------------------------------ callbacks
 
@@ -106,14 +109,17 @@ internal sealed class KernelSession : Session
         if (_world.EndOthersPerMille > 0 && _world.Dice.Chance(_world.EndOthersPerMille)) EndAnother();
         if (!_hasEnded && _plan.AbortAfter >= 0 && _callbacks > _plan.AbortAfter) EndNow();
         else if (!_hasEnded && !_isPaused && taken < unread.Length && _plan.Style != EndStyle.Echo) AskForTheRest();
-        else if (!_hasEnded && !_isPaused && (taken < unread.Length || _world.Dice.Chance(_world.PausePerMille))) Pause();
-        else if (!_hasEnded && !_isPaused && !_plan.SendsFromElsewhere && _world.Dice.Chance(_world.HandOverPerMille)) HandOverToNext();
+        else if (!_hasEnded && !_isPaused && (taken < unread.Length || _world.Dice.Chance(_world.PausePerMille)))
+            Pause();
+        else if (!_hasEnded && !_isPaused && !_plan.SendsFromElsewhere && _world.Dice.Chance(_world.HandOverPerMille))
+            HandOverToNext();
         else GoOn();
         Leave();
         return taken;
     }
 
-    private int HowMany(int unread) => _world.OffersAgain && _world.Dice.Chance(500) ? _world.Dice.Next(unread) : unread;
+    private int HowMany(int unread) =>
+        _world.OffersAgain && _world.Dice.Chance(500) ? _world.Dice.Next(unread) : unread;
 
     private void AskForTheRest()
     {
@@ -127,7 +133,8 @@ internal sealed class KernelSession : Session
     {
         SendResult result = unread.Length > SendLimitBytes && IsConnected ? SendResult.Full : Send(unread);
         // More than the queue can ever hold is sent in pieces.
-        if (result == SendResult.Full && unread.Length > SmallPieceBytes) result = Send(unread = unread[..SmallPieceBytes]);
+        if (result == SendResult.Full && unread.Length > SmallPieceBytes)
+            result = Send(unread = unread[..SmallPieceBytes]);
         if (result == SendResult.Queued)
         {
             _outgoing.WasSent(unread.Length);
@@ -156,7 +163,9 @@ internal sealed class KernelSession : Session
         if (_peerHasFinished) _world.Fail($"{this}: the end twice");
         _peerHasFinished = true;
         // An echo may have unread data; a session that asked for more than it leaves may not.
-        if (_plan.Style != EndStyle.Echo && _incoming.Received < _incoming.Offered) _world.Fail($"{this}: the end came before the {_incoming.Offered - _incoming.Received} bytes that it had asked for again");
+        if (_plan.Style != EndStyle.Echo && _incoming.Received < _incoming.Offered)
+            _world.Fail($"{this}: the end came before the {_incoming.Offered - _incoming.Received} bytes that it had "
+                + $"asked for again");
         _incoming.End();
         GoOn();
         // Data that it could not send back yet is passed again at the resume.
@@ -171,7 +180,8 @@ internal sealed class KernelSession : Session
         if (_isPaused)
         {
             _isPaused = false;
-            if (_world.StopsAtOnce && BytesReceived != _receivedAtPause) _world.Fail($"{this}: {BytesReceived - _receivedAtPause} bytes were received while it was paused");
+            if (_world.StopsAtOnce && BytesReceived != _receivedAtPause)
+                _world.Fail($"{this}: {BytesReceived - _receivedAtPause} bytes were received while it was paused");
             ResumeReceiving();
         }
 
@@ -210,7 +220,8 @@ internal sealed class KernelSession : Session
     {
         if (_world.Prints) _world.Log($"{this} ended: {reason.Cause} {reason.ErrorCode}");
         if (reason.Cause == CloseCause.None) _world.Fail($"{this} ended without a reason");
-        if (reason.Cause is CloseCause.SystemError or CloseCause.ResourceLimit && !_world.MayFail) _world.Fail($"{this} ended with {reason}");
+        if (reason.Cause is CloseCause.SystemError or CloseCause.ResourceLimit && !_world.MayFail)
+            _world.Fail($"{this} ended with {reason}");
     }
 
     // ------------------------------------------------------------------ actions
@@ -279,7 +290,8 @@ internal sealed class KernelSession : Session
     // Another session of the same loop, which may have an event in the same wait.
     private void EndAnother()
     {
-        KernelSession? other = _world.Sessions.Find(s => !ReferenceEquals(s, this) && s._life == Life.Connected && !s._hasEnded && s._next is null && ReferenceEquals(s.Loop, Loop));
+        KernelSession? other = _world.Sessions.Find(s => !ReferenceEquals(s, this) && s._life == Life.Connected
+            && !s._hasEnded && s._next is null && ReferenceEquals(s.Loop, Loop));
         if (other is null) return;
         // Its connection is no longer one that must deliver all of its bytes.
         other._plan.AbortAfter = int.MaxValue;

@@ -17,7 +17,8 @@ internal sealed class KernelWorld
     private OracleException? _failure;
     private int _nextKey = 1;
 
-    internal KernelWorld(SimPlatform platform, int seed, bool isPool, Action<string>? print, Dictionary<string, long>? tally)
+    internal KernelWorld(SimPlatform platform, int seed, bool isPool, Action<string>? print,
+        Dictionary<string, long>? tally)
     {
         Seed = seed;
         IsPool = isPool;
@@ -45,7 +46,8 @@ internal sealed class KernelWorld
         Kernel = new SimKernel(Dice, Faults, WireBytes) { Tally = tally };
         if (isHarsh && Dice.Chance(100)) Kernel.DescriptorLimit = Dice.Next(6, 20);
         Engine = platform.MakeEngine(Kernel, isBulk, n => Log($"notice {n.Kind}: {n.Message}"));
-        MayFail = Faults.Fatal > 0 || Faults.AcceptError > 0 || Faults.ConnectError > 0 || Faults.Break > 0 || Faults.ControlError > 0 || Kernel.DescriptorLimit != int.MaxValue;
+        MayFail = Faults.Fatal > 0 || Faults.AcceptError > 0 || Faults.ConnectError > 0 || Faults.Break > 0
+            || Faults.ControlError > 0 || Kernel.DescriptorLimit != int.MaxValue;
         Engine.IsPool = isPool;
         Engine.Accepted = AcceptRaw;
         Server = new Server(
@@ -58,7 +60,8 @@ internal sealed class KernelWorld
                 UnreadLimitBytes = 1024 * 1024,
                 Scheduling = Scheduling,
                 // Where every byte must arrive, a slow peer must not be disconnected.
-                DrainTimeout = MayFail ? TimeSpan.FromMilliseconds(Dice.Pick(10, 1_000, 5_000)) : TimeSpan.FromMinutes(10),
+                DrainTimeout =
+                    MayFail ? TimeSpan.FromMilliseconds(Dice.Pick(10, 1_000, 5_000)) : TimeSpan.FromMinutes(10),
             },
             () => new KernelSession(this, isOutgoing: false));
     }
@@ -135,7 +138,8 @@ internal sealed class KernelWorld
         client.Expected = server.Style == EndStyle.Echo ? client.ToSend : server.ToSend;
         int key = _nextKey++;
         // An echo returns the bytes of the other direction.
-        link = new KernelLink(new ByteTrack(this, key), new ByteTrack(this, server.Style == EndStyle.Echo ? key : _nextKey++), client, server);
+        link = new KernelLink(new ByteTrack(this, key),
+            new ByteTrack(this, server.Style == EndStyle.Echo ? key : _nextKey++), client, server);
         _links.Add(dialling.Port, link);
         return link;
     }
@@ -219,7 +223,8 @@ internal sealed class KernelWorld
     {
         if (_failure is not null) return;
         StringBuilder text = new();
-        text.AppendLine(what).AppendLine($"seed {Seed}{(IsPool ? " of the pool" : "")} (WHIMBREL_SEED={Seed} runs it alone), step {Trace.Steps}, {Faults}, {Engine.Shape}, {nameof(WireBytes)} = {WireBytes}");
+        text.AppendLine(what).AppendLine($"seed {Seed}{(IsPool ? " of the pool" : "")} (WHIMBREL_SEED={Seed} runs it "
+            + $"alone), step {Trace.Steps}, {Faults}, {Engine.Shape}, {nameof(WireBytes)} = {WireBytes}");
         foreach (string line in _lines) text.Append("  ").AppendLine(line);
         text.AppendLine("The last steps:").Append(Trace);
         _failure = new OracleException(text.ToString());

@@ -25,13 +25,16 @@ internal static class SeedRun
     {
         NeedsPointers();
         if (IsQuick) seeds /= 10;
-        if (int.TryParse(Environment.GetEnvironmentVariable("WHIMBREL_SEED"), CultureInfo.InvariantCulture, out int one))
+        if (int.TryParse(Environment.GetEnvironmentVariable("WHIMBREL_SEED"), CultureInfo.InvariantCulture,
+            out int one))
         {
             Print(KernelScenario.Run(platform, one, Print, isPool: isPool).ToString());
             return;
         }
 
-        if (int.TryParse(Environment.GetEnvironmentVariable("WHIMBREL_SEEDS"), CultureInfo.InvariantCulture, out int some)) seeds = some;
+        if (int.TryParse(Environment.GetEnvironmentVariable("WHIMBREL_SEEDS"),
+            CultureInfo.InvariantCulture, out int some))
+            seeds = some;
         long steps = 0;
         long sessions = 0;
         long strandSends = 0;
@@ -45,11 +48,14 @@ internal static class SeedRun
             strandSends += outcome.StrandSends;
         }
 
-        Print($"{seeds} seeds, {sessions} sessions, {strandSends} sends of strands, {steps} steps in {watch.Elapsed.TotalSeconds:0.0} s");
+        Print($"{seeds} seeds, {sessions} sessions, {strandSends} sends of strands, {steps} steps in "
+            + $"{watch.Elapsed.TotalSeconds:0.0} s");
         // Each kind of fault must have occurred; otherwise the range proves less than it seems to.
-        Assert.True(some > 0 || IsQuick || tally.Count == platform.KindsOfFaults, $"{tally.Count} kinds of faults of {platform.KindsOfFaults}");
+        Assert.True(some > 0 || IsQuick || tally.Count == platform.KindsOfFaults,
+            $"{tally.Count} kinds of faults of {platform.KindsOfFaults}");
         Assert.Equal(isPool, strandSends > 0);
-        foreach ((string what, long count) in tally.OrderBy(static t => t.Key, StringComparer.Ordinal)) Print($"{count,12:n0} {what}");
+        foreach ((string what, long count) in tally.OrderBy(static t => t.Key, StringComparer.Ordinal))
+            Print($"{count,12:n0} {what}");
     }
 
     internal static void RunTwice(SimPlatform platform, bool isPool = false)

@@ -40,13 +40,15 @@ internal sealed class SimDescriptor
     internal int CallsWhenTold { get; set; } = -1;
 
     // Writable as a kernel defines it: a third of the buffer is free, or a send would fail.
-    internal bool HasRoom => IsWriteShut || Socket!.IsReset || Socket.Other.IsClosed || Socket.Other.Room > 0 && 3 * Socket.Other.Room >= Socket.Other.Available;
+    internal bool HasRoom => IsWriteShut || Socket!.IsReset || Socket.Other.IsClosed
+        || Socket.Other.Room > 0 && 3 * Socket.Other.Room >= Socket.Other.Available;
 
     // A receive would return something: bytes, the end or an error.
     internal bool IsReadable => IsReadShut || Socket!.IsReadable;
 
     // What a receive would find now; and what the last poll event reported.
-    internal (int Bytes, int Ends) Input => (Socket!.Available, (Socket.HasFinish ? 1 : 0) | (Socket.IsReset ? 2 : 0) | (IsReadShut ? 4 : 0));
+    internal (int Bytes, int Ends) Input =>
+        (Socket!.Available, (Socket.HasFinish ? 1 : 0) | (Socket.IsReset ? 2 : 0) | (IsReadShut ? 4 : 0));
 
     internal (int Bytes, int Ends) PollSaw { get; set; }
 

@@ -82,19 +82,24 @@ internal sealed partial class SimKernel(Dice dice, KernelFaults faults, int wire
     internal SimDescriptor Get(int number, string who)
     {
         int index = number - FirstNumber;
-        return (uint)index < (uint)_table.Count && _table[index] is { } descriptor ? descriptor : throw Violation($"{who}: descriptor {number} is not open");
+        return (uint)index < (uint)_table.Count && _table[index] is { } descriptor
+            ? descriptor
+            : throw Violation($"{who}: descriptor {number} is not open");
     }
 
     internal void Close(int number, string who)
     {
         SimDescriptor descriptor = Get(number, who);
-        if (descriptor.InFlight > 0) throw Violation($"{who}: descriptor {number} is closed with {descriptor.InFlight} operations running");
+        if (descriptor.InFlight > 0)
+            throw Violation($"{who}: descriptor {number} is closed with {descriptor.InFlight} operations running");
         _table[number - FirstNumber] = null;
         OpenCount--;
         Trace.Add("close", number, descriptor.ResetsOnClose ? 1 : 0);
         descriptor.IsClosed = true;
         if (descriptor.Listening is { } listening) StopListening(listening);
-        if (descriptor.Socket is { } socket && !descriptor.ResetsOnClose && Chance(Faults.Duplicate, "duplicate of what was closed")) _duplicates.Add((descriptor, NowMs + Dice.Next(DuplicateMs)));
+        if (descriptor.Socket is { } socket && !descriptor.ResetsOnClose
+            && Chance(Faults.Duplicate, "duplicate of what was closed"))
+            _duplicates.Add((descriptor, NowMs + Dice.Next(DuplicateMs)));
         else Forget(descriptor);
     }
 
@@ -134,7 +139,8 @@ internal sealed partial class SimKernel(Dice dice, KernelFaults faults, int wire
         }
     }
 
-    internal string OpenNumbers => string.Join(", ", _table.Where(static d => d is not null).Select(static d => d!.Number));
+    internal string OpenNumbers =>
+        string.Join(", ", _table.Where(static d => d is not null).Select(static d => d!.Number));
 
     // ------------------------------------------------------------------ the network
 
@@ -161,7 +167,8 @@ internal sealed partial class SimKernel(Dice dice, KernelFaults faults, int wire
     {
         MemoryListening? listening = _listening.Find(l => l.EndPoint.Equals(target));
         if (listening is null) return null;
-        (MemorySocket dialling, MemorySocket accepted) = MemorySocket.Pair(_nextSocket, wireBytes, local ?? NewLocal(), target);
+        (MemorySocket dialling, MemorySocket accepted) = MemorySocket.Pair(_nextSocket, wireBytes,
+            local ?? NewLocal(), target);
         _nextSocket += 2;
         listening.Waiting.Enqueue(accepted);
         return dialling;
@@ -182,15 +189,35 @@ internal sealed partial class SimKernel(Dice dice, KernelFaults faults, int wire
             pending = false;
             MemorySocket? deferred = Connect(connector.Target, local);
             SimDescriptor open = deferred is null
-                ? new SimDescriptor { Local = local, ConnectError = Errno.ECONNREFUSED, AnswerAtMs = NowMs + 1, IsNonBlocking = true }
-                : new SimDescriptor { Socket = deferred, Local = local, IsAsked = false, AnswerAtMs = long.MaxValue, IsNonBlocking = true };
+                ? new SimDescriptor
+                {
+                    Local = local,
+                    ConnectError = Errno.ECONNREFUSED,
+                    AnswerAtMs = NowMs + 1,
+                    IsNonBlocking = true
+                }
+                : new SimDescriptor
+                {
+                    Socket = deferred,
+                    Local = local,
+                    IsAsked = false,
+                    AnswerAtMs = long.MaxValue,
+                    IsNonBlocking = true
+                };
             pending = deferred is null;
             return Open(open);
         }
 
         MemorySocket? socket = isLost ? null : Connect(connector.Target, local);
         long answerAt = isLost && Dice.Chance(500) ? long.MaxValue : Dice.Chance(500) ? NowMs : NowMs + Dice.Next(3);
-        int number = Open(new SimDescriptor { Socket = socket, Local = local, ConnectError = socket is null ? Errno.ECONNREFUSED : 0, AnswerAtMs = answerAt, IsNonBlocking = true });
+        int number = Open(new SimDescriptor
+        {
+            Socket = socket,
+            Local = local,
+            ConnectError = socket is null ? Errno.ECONNREFUSED : 0,
+            AnswerAtMs = answerAt,
+            IsNonBlocking = true
+        });
         pending = socket is null || answerAt > NowMs || Dice.Chance(700);
         Trace.Add("dial", number, pending ? 1 : 0);
         return number;
@@ -218,13 +245,18 @@ internal sealed partial class SimKernel(Dice dice, KernelFaults faults, int wire
     }
 
     internal int Accept(MemoryListening listening) =>
-        Open(new SimDescriptor { Socket = listening.Waiting.Dequeue(), IsNonBlocking = Chance(Faults.Passing, "socket that does not wait") });
+        Open(new SimDescriptor
+        {
+            Socket = listening.Waiting.Dequeue(),
+            IsNonBlocking = Chance(Faults.Passing, "socket that does not wait")
+        });
 
     internal void ShutdownSend(int number)
     {
         SimDescriptor descriptor = Get(number, "ShutdownSend");
         Trace.Add("fin", number, 0);
-        if (descriptor.AnswerAtMs > NowMs) throw Violation($"ShutdownSend: descriptor {number} has no answer yet, and its bytes would be lost");
+        if (descriptor.AnswerAtMs > NowMs)
+            throw Violation($"ShutdownSend: descriptor {number} has no answer yet, and its bytes would be lost");
         descriptor.IsWriteShut = true;
         descriptor.Socket?.ShutdownSend();
     }

@@ -24,13 +24,15 @@ internal abstract unsafe class SimSockets(SimKernel kernel) : SocketCalls
         return number;
     }
 
-    internal override int Connect(ConnectAttempt connector, out bool pending) => Kernel.ConnectPeer(connector, out pending);
+    internal override int Connect(ConnectAttempt connector, out bool pending) =>
+        Kernel.ConnectPeer(connector, out pending);
 
     internal override int ConnectErrorOf(int fd) => Kernel.Get(fd, "ConnectErrorOf").ConnectError;
 
     internal override bool OpenDeferred(int fd) => Kernel.OpenDeferred(fd);
 
-    internal override void RefuseNewcomers(int listener, EndPoint endPoint) => Kernel.RefuseNewcomers(Kernel.Get(listener, "RefuseNewcomers").Listening!);
+    internal override void RefuseNewcomers(int listener, EndPoint endPoint) =>
+        Kernel.RefuseNewcomers(Kernel.Get(listener, "RefuseNewcomers").Listening!);
 
     internal override EndPoint? LocalEndPointOf(int fd)
     {
@@ -51,13 +53,17 @@ internal abstract unsafe class SimSockets(SimKernel kernel) : SocketCalls
     internal override int Receive(int fd, byte* buffer, int length)
     {
         SimDescriptor descriptor = Kernel.Get(fd, "Receive");
-        return RefuseReceive(descriptor) is not 0 and int error ? -error : Kernel.Receive(descriptor, new Span<byte>(buffer, length));
+        return RefuseReceive(descriptor) is not 0 and int error
+            ? -error
+            : Kernel.Receive(descriptor, new Span<byte>(buffer, length));
     }
 
     internal override int Send(int fd, byte* bytes, int length)
     {
         SimDescriptor descriptor = Kernel.Get(fd, "Send");
-        return RefuseSend(descriptor, length) is not 0 and int error ? -error : Kernel.Send(descriptor, [((nint)bytes, length)], length);
+        return RefuseSend(descriptor, length) is not 0 and int error
+            ? -error
+            : Kernel.Send(descriptor, [((nint)bytes, length)], length);
     }
 
     internal override int Send(int fd, IoVector* pieces, int count)
@@ -81,12 +87,14 @@ internal abstract unsafe class SimSockets(SimKernel kernel) : SocketCalls
     internal override void BreakOff(int fd)
     {
         SimDescriptor descriptor = Kernel.Get(fd, "BreakOff");
-        if (descriptor.Socket is null) throw Kernel.Violation($"descriptor {fd} is broken off, and it is no connection");
+        if (descriptor.Socket is null)
+            throw Kernel.Violation($"descriptor {fd} is broken off, and it is no connection");
         Kernel.Trace.Add("break-off", fd, 0);
         descriptor.Socket.Reset();
     }
 
     internal override void Close(int fd) => Kernel.Close(fd, "Close");
 
-    internal override void DeletePath(string path) => throw Kernel.Violation($"the path {path} is deleted, but was never created");
+    internal override void DeletePath(string path) =>
+        throw Kernel.Violation($"the path {path} is deleted, but was never created");
 }

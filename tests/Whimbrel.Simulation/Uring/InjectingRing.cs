@@ -32,8 +32,11 @@ internal sealed unsafe class InjectingRing : PlainRing
 
     internal static InjectingRing Open(InjectionPlan plan, int bufferCount, int bufferBytes)
     {
-        KernelRing? kernel = KernelRing.TryOpen(RingCalls.System, UringProbe.Here.CanLimitReceive, out RingFailure failure, 1024, bufferCount, bufferBytes);
-        return kernel is null ? throw new InvalidOperationException(failure.ToString()) : new InjectingRing(kernel, plan, bufferCount, bufferBytes);
+        KernelRing? kernel = KernelRing.TryOpen(RingCalls.System, UringProbe.Here.CanLimitReceive,
+            out RingFailure failure, 1024, bufferCount, bufferBytes);
+        return kernel is null
+            ? throw new InvalidOperationException(failure.ToString())
+            : new InjectingRing(kernel, plan, bufferCount, bufferBytes);
     }
 
     private protected override void BufferReturned(in ProvidedBuffer buffer)
@@ -79,7 +82,8 @@ internal sealed unsafe class InjectingRing : PlainRing
     {
         if ((entry.Flags & UringAbi.IORING_CQE_F_BUFFER) == 0 || entry.Result <= 0) return;
         int buffer = (int)(entry.Flags >> UringAbi.IORING_CQE_BUFFER_SHIFT);
-        new ReadOnlySpan<byte>(_kernel.BufferAt(buffer), entry.Result).CopyTo(new Span<byte>(BufferAt(buffer), entry.Result));
+        new ReadOnlySpan<byte>(_kernel.BufferAt(buffer), entry.Result).CopyTo(new Span<byte>(BufferAt(buffer),
+            entry.Result));
     }
 
     // In order for each operation; delayed completions follow with a later enter.

@@ -8,7 +8,8 @@ namespace Whimbrel.Simulation.Uring;
 // pointers are passed on to the calls.
 internal sealed unsafe class InjectingSockets(InjectionPlan plan) : SocketCalls
 {
-    internal override int Send(int fd, byte* bytes, int length) => plan.SendsNow(ref length) is not 0 and int error ? -error : base.Send(fd, bytes, length);
+    internal override int Send(int fd, byte* bytes, int length) =>
+        plan.SendsNow(ref length) is not 0 and int error ? -error : base.Send(fd, bytes, length);
 
     internal override int Send(int fd, IoVector* pieces, int count)
     {
@@ -33,7 +34,8 @@ internal sealed unsafe class InjectingSockets(InjectionPlan plan) : SocketCalls
         return plan.SendsNow(ref length) is not 0 and int error ? -error : base.SendFile(fd, file);
     }
 
-    internal override int Receive(int fd, byte* buffer, int length) => plan.ReceivesNow() is not 0 and int error ? -error : base.Receive(fd, buffer, length);
+    internal override int Receive(int fd, byte* buffer, int length) =>
+        plan.ReceivesNow() is not 0 and int error ? -error : base.Receive(fd, buffer, length);
 
     // Started by an empty send, which accepts nothing regardless of the plan.
     internal override bool OpenDeferred(int fd)

@@ -29,7 +29,8 @@ internal sealed class InjectionPlan(int seed)
 
     internal Dice Dice => _dice;
 
-    private sealed record Chances(int Enter, int ShortSubmit, int Fail, int Cancel, int Fatal, int Single, int Hold, int Shorten);
+    private sealed record Chances(int Enter, int ShortSubmit, int Fail, int Cancel, int Fatal, int Single, int Hold,
+        int Shorten);
 
     // The faults of the next scenario.
     internal void Begin(int scenario)
@@ -38,7 +39,8 @@ internal sealed class InjectionPlan(int seed)
         Put.Clear();
         WasFatal = false;
         _chances = new Chances(
-            _dice.Pick(0, 50, 300), _dice.Pick(0, 50, 300), _dice.Pick(0, 30, 150), _dice.Pick(0, 300), _dice.Pick(0, 0, 0, 20), _dice.Pick(0, 300), _dice.Pick(0, 100, 400), _dice.Pick(0, 300));
+            _dice.Pick(0, 50, 300), _dice.Pick(0, 50, 300), _dice.Pick(0, 30, 150), _dice.Pick(0, 300),
+            _dice.Pick(0, 0, 0, 20), _dice.Pick(0, 300), _dice.Pick(0, 100, 400), _dice.Pick(0, 300));
     }
 
     // No more faults, because the end of the scenario is awaited.
@@ -52,9 +54,11 @@ internal sealed class InjectionPlan(int seed)
         return true;
     }
 
-    internal int Refuses() => Chance(_chances.Enter, "refused enters") ? _dice.Pick(Errno.EINTR, Errno.EAGAIN, Errno.EBUSY, Errno.ENOMEM) : 0;
+    internal int Refuses() =>
+        Chance(_chances.Enter, "refused enters") ? _dice.Pick(Errno.EINTR, Errno.EAGAIN, Errno.EBUSY, Errno.ENOMEM) : 0;
 
-    internal uint Takes(uint submit) => submit > 0 && Chance(_chances.ShortSubmit, "short submits") ? (uint)_dice.Next((int)submit + 1) : submit;
+    internal uint Takes(uint submit) =>
+        submit > 0 && Chance(_chances.ShortSubmit, "short submits") ? (uint)_dice.Next((int)submit + 1) : submit;
 
     // The error of an operation that fails immediately, without the kernel; 0: it is passed on.
     internal int Fails(in SubmissionEntry entry)
@@ -67,7 +71,8 @@ internal sealed class InjectionPlan(int seed)
 
         switch (entry.Opcode)
         {
-            case UringAbi.IORING_OP_RECV or UringAbi.IORING_OP_SEND or UringAbi.IORING_OP_SENDMSG when Chance(_chances.Fatal, "fatal errors"):
+            case UringAbi.IORING_OP_RECV or UringAbi.IORING_OP_SEND or UringAbi.IORING_OP_SENDMSG
+                when Chance(_chances.Fatal, "fatal errors"):
                 WasFatal = true;
                 return _dice.Pick(Errno.EIO, Errno.ETIMEDOUT, Errno.EPROTO);
             case UringAbi.IORING_OP_RECV when Chance(_chances.Fail, "receives that fail"):
@@ -76,7 +81,8 @@ internal sealed class InjectionPlan(int seed)
                 return _dice.Pick(Errno.ENOBUFS, Errno.EINTR, Errno.ENOMEM, Errno.ECANCELED, Errno.EAGAIN);
             case UringAbi.IORING_OP_ACCEPT when Chance(_chances.Fail, "accepts that fail"):
                 return _dice.Pick(Errno.ECONNABORTED, Errno.EINTR, Errno.ECANCELED, Errno.EAGAIN);
-            case UringAbi.IORING_OP_READ or UringAbi.IORING_OP_POLL_ADD when Chance(_chances.Fail, "reads and polls that fail"):
+            case UringAbi.IORING_OP_READ or UringAbi.IORING_OP_POLL_ADD
+                when Chance(_chances.Fail, "reads and polls that fail"):
                 return _dice.Pick(Errno.EINTR, Errno.ENOMEM, Errno.ECANCELED);
             case UringAbi.IORING_OP_CLOSE when Chance(_chances.Fail, "closes that fail"):
                 return _dice.Pick(Errno.ENOMEM, Errno.EAGAIN, Errno.ECANCELED);
@@ -95,7 +101,8 @@ internal sealed class InjectionPlan(int seed)
             case UringAbi.IORING_OP_SEND when entry.Length > 1 && Chance(_chances.Shorten, "short sends"):
                 entry.Length = (uint)_dice.Next(1, (int)entry.Length);
                 break;
-            case UringAbi.IORING_OP_RECV or UringAbi.IORING_OP_ACCEPT when entry.Priority != 0 && Chance(_chances.Single, "multishots that end"):
+            case UringAbi.IORING_OP_RECV or UringAbi.IORING_OP_ACCEPT when entry.Priority != 0
+                && Chance(_chances.Single, "multishots that end"):
                 entry.Priority = 0;
                 entry.TotalLength = 0;
                 break;
@@ -134,5 +141,6 @@ internal sealed class InjectionPlan(int seed)
         return held.FindIndex(entry => entry.UserData == mark);
     }
 
-    public override string ToString() => $"scenario {Seed}: {_chances}; so far {string.Join(", ", Put.Select(static p => $"{p.Value} {p.Key}"))}";
+    public override string ToString() =>
+        $"scenario {Seed}: {_chances}; so far {string.Join(", ", Put.Select(static p => $"{p.Value} {p.Key}"))}";
 }

@@ -27,8 +27,14 @@ internal sealed class InjectionScenario : IDisposable
     internal InjectionScenario(int seed)
     {
         _plan = new InjectionPlan(seed);
-        _engine = new RingedEngine(() => InjectingRing.Open(_plan, Buffers, _plan.Seed % 40 < 20 ? SmallBufferBytes : UsualBufferBytes), new InjectingSockets(_plan));
-        _server = new Server(new ServerOptions { Engine = _engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), DrainTimeout = s_patience }, () => new Echo(this));
+        _engine = new RingedEngine(() => InjectingRing.Open(_plan, Buffers,
+            _plan.Seed % 40 < 20 ? SmallBufferBytes : UsualBufferBytes), new InjectingSockets(_plan));
+        _server = new Server(new ServerOptions
+        {
+            Engine = _engine,
+            EndPoint = new IPEndPoint(IPAddress.Loopback, 0),
+            DrainTimeout = s_patience
+        }, () => new Echo(this));
         TurnUntil(_server.StartAsync().AsTask());
     }
 
@@ -39,7 +45,8 @@ internal sealed class InjectionScenario : IDisposable
     private sealed class RingedEngine : Engine
     {
         internal RingedEngine(Func<Ring> open, InjectingSockets sockets)
-            : base("uring", "by the test", new EngineOptions { Loops = 1, AdoptedLoops = 1, BlockedLoopMs = 60_000 }) => Loops = [new UringLoop(this, 0, open, sockets) { IsAdopted = true }];
+            : base("uring", "by the test", new EngineOptions { Loops = 1, AdoptedLoops = 1, BlockedLoopMs = 60_000 }) =>
+            Loops = [new UringLoop(this, 0, open, sockets) { IsAdopted = true }];
     }
 
     private sealed class Echo : Session
@@ -79,7 +86,9 @@ internal sealed class InjectionScenario : IDisposable
         {
             try
             {
-                if (_sent < length && socket.Poll(0, SelectMode.SelectWrite)) _sent += socket.Send(s_pattern, offset + _sent, Math.Min(length - _sent, dice.Next(1, 20_000)), SocketFlags.None);
+                if (_sent < length && socket.Poll(0, SelectMode.SelectWrite))
+                    _sent += socket.Send(s_pattern, offset + _sent, Math.Min(length - _sent, dice.Next(1, 20_000)),
+                        SocketFlags.None);
                 if (_sent == length && !_isFinished)
                 {
                     _isFinished = true;
@@ -89,13 +98,16 @@ internal sealed class InjectionScenario : IDisposable
                 if (socket.Available == 0 && !(_isFinished && socket.Poll(0, SelectMode.SelectRead))) return;
                 byte[] buffer = new byte[dice.Next(1, 20_000)];
                 int count = socket.Receive(buffer);
-                if (!buffer.AsSpan(0, count).SequenceEqual(s_pattern.AsSpan(offset + _received, count))) throw new OracleException($"wrong bytes after {_received}\n{plan}");
+                if (!buffer.AsSpan(0, count).SequenceEqual(s_pattern.AsSpan(offset + _received, count)))
+                    throw new OracleException($"wrong bytes after {_received}\n{plan}");
                 _received += count;
                 if (count > 0) return;
-                if (_received != length) throw new OracleException($"the end came after {_received} of {length} bytes\n{plan}");
+                if (_received != length)
+                    throw new OracleException($"the end came after {_received} of {length} bytes\n{plan}");
                 Leave();
             }
-            catch (SocketException e) when (e.SocketErrorCode is SocketError.ConnectionReset or SocketError.Shutdown or SocketError.ConnectionAborted)
+            catch (SocketException e) when (e.SocketErrorCode is SocketError.ConnectionReset or SocketError.Shutdown
+                or SocketError.ConnectionAborted)
             {
                 if (!plan.WasFatal) throw new OracleException($"reset after {_received} of {length} bytes\n{plan}");
                 Leave();
@@ -130,7 +142,8 @@ internal sealed class InjectionScenario : IDisposable
             Socket socket = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { NoDelay = true };
             socket.Connect(_server.EndPoint!);
             socket.Blocking = false;
-            peers.Add(new Peer(socket, _plan.Dice.Next(LargestBytes), _plan.Dice.Pick(0, 1, 100, 5_000, _plan.Dice.Next(LargestBytes))));
+            peers.Add(new Peer(socket, _plan.Dice.Next(LargestBytes),
+                _plan.Dice.Pick(0, 1, 100, 5_000, _plan.Dice.Next(LargestBytes))));
         }
 
         TurnUntil(
@@ -146,8 +159,10 @@ internal sealed class InjectionScenario : IDisposable
                 return isOver;
             },
             () => string.Join("\n", peers));
-        TurnUntil(() => _server.SessionCount == 0 && _ended == _begun, () => $"{_server.SessionCount} sessions, {_begun} began, {_ended} ended");
-        if (Loop.Blocks.Outstanding != 0) throw new OracleException($"{Loop.Blocks.Outstanding} blocks are missing\n{_plan}");
+        TurnUntil(() => _server.SessionCount == 0 && _ended == _begun,
+            () => $"{_server.SessionCount} sessions, {_begun} began, {_ended} ended");
+        if (Loop.Blocks.Outstanding != 0)
+            throw new OracleException($"{Loop.Blocks.Outstanding} blocks are missing\n{_plan}");
     }
 
     // A successful echo, then an error that ends every receive for some time, then a successful echo again. Returns the
@@ -159,7 +174,8 @@ internal sealed class InjectionScenario : IDisposable
         socket.Blocking = false;
         // After large messages it receives by calls. Otherwise the first receive of the ring must fail, because a
         // multishot receive continues by itself.
-        for (int i = 0; i < 3 && messageBytes > UsualBufferBytes; i++) Exchange(socket, messageBytes, duringAnswer: () => { });
+        for (int i = 0; i < 3 && messageBytes > UsualBufferBytes; i++)
+            Exchange(socket, messageBytes, duringAnswer: () => { });
         long start = 0;
         Exchange(socket, messageBytes, duringAnswer: () =>
         {
@@ -180,8 +196,10 @@ internal sealed class InjectionScenario : IDisposable
             () =>
             {
                 duringAnswer();
-                if (sent < length && socket.Poll(0, SelectMode.SelectWrite)) sent += socket.Send(s_pattern, sent, length - sent, SocketFlags.None);
-                if (socket.Available > 0) received += socket.Receive(buffer, received, length - received, SocketFlags.None);
+                if (sent < length && socket.Poll(0, SelectMode.SelectWrite))
+                    sent += socket.Send(s_pattern, sent, length - sent, SocketFlags.None);
+                if (socket.Available > 0)
+                    received += socket.Receive(buffer, received, length - received, SocketFlags.None);
                 return received == length;
             },
             () => $"the echo: {sent} of {length} sent, {received} back");
@@ -193,7 +211,8 @@ internal sealed class InjectionScenario : IDisposable
         long start = Stopwatch.GetTimestamp();
         while (!condition())
         {
-            if (Stopwatch.GetElapsedTime(start) > s_patience) throw new OracleException($"waited too long: {state()}\n{_plan}");
+            if (Stopwatch.GetElapsedTime(start) > s_patience)
+                throw new OracleException($"waited too long: {state()}\n{_plan}");
             Loop.Turn(TimeSpan.Zero);
         }
     }
@@ -212,6 +231,7 @@ internal sealed class InjectionScenario : IDisposable
         long start = Stopwatch.GetTimestamp();
         while (!ending.IsCompleted && Stopwatch.GetElapsedTime(start) < s_patience) Loop.Turn(TimeSpan.Zero);
         ending.GetAwaiter().GetResult();
-        if (Loop.ResidentCount != 0) throw new OracleException($"{Loop.ResidentCount} residents after the end\n{_plan}");
+        if (Loop.ResidentCount != 0)
+            throw new OracleException($"{Loop.ResidentCount} residents after the end\n{_plan}");
     }
 }

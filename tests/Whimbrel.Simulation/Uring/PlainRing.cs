@@ -18,7 +18,8 @@ internal abstract unsafe class PlainRing : Ring
         : base(bufferCount, bufferBytes)
     {
         int entryBytes = (int)submitEntries * sizeof(SubmissionEntry);
-        _memory = (byte*)NativeMemory.AllocZeroed((nuint)(WordBytes + entryBytes + ((int)completeEntries * sizeof(CompletionEntry))));
+        _memory = (byte*)NativeMemory.AllocZeroed(
+            (nuint)(WordBytes + entryBytes + ((int)completeEntries * sizeof(CompletionEntry))));
         uint* words = (uint*)_memory;
         _submitHead = words;
         _submitTailShared = _submitTail = words + 1;
@@ -55,7 +56,8 @@ internal abstract unsafe class PlainRing : Ring
     private protected void TakeBuffers(bool all)
     {
         ushort tail = all ? _bufferTail : *(ushort*)((byte*)_bufferRing + UringAbi.BufferRingTailOffset);
-        for (; _bufferHead != tail; _bufferHead++) BufferReturned(in *(_bufferRing + (_bufferHead & (BufferCount - 1))));
+        for (; _bufferHead != tail; _bufferHead++)
+            BufferReturned(in *(_bufferRing + (_bufferHead & (BufferCount - 1))));
     }
 
     private protected abstract void BufferReturned(in ProvidedBuffer buffer);

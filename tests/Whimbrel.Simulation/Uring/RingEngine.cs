@@ -34,15 +34,18 @@ internal sealed class RingEngine : KernelEngine
     private SimRing OpenRing(int index)
     {
         // Replaces a broken ring; other tests cover a failing start.
-        if (IsStarted && _kernel.Chance(_kernel.Faults.NoRing, "no other ring")) throw new NetworkException(new NetworkError(Errno.ENOMEM, ErrorCategory.System, "No ring, by the test."));
-        SimRing ring = new(_kernel, _shape.SubmitEntries, _shape.CompleteEntries, _shape.Buffers, _shape.BufferBytes, _shape.CanLimitReceive, () => OthersWhileAsleep(index));
+        if (IsStarted && _kernel.Chance(_kernel.Faults.NoRing, "no other ring"))
+            throw new NetworkException(new NetworkError(Errno.ENOMEM, ErrorCategory.System, "No ring, by the test."));
+        SimRing ring = new(_kernel, _shape.SubmitEntries, _shape.CompleteEntries, _shape.Buffers, _shape.BufferBytes,
+            _shape.CanLimitReceive, () => OthersWhileAsleep(index));
         _rings.Add(ring);
         return _current[index] = ring;
     }
 
     private void OthersWhileAsleep(int index)
     {
-        if (RunWhileAsleep() && !_current[index]!.IsWoken && Loops[index].Mailbox.Any) throw _kernel.Violation("an item was posted to a sleeping loop that is not woken");
+        if (RunWhileAsleep() && !_current[index]!.IsWoken && Loops[index].Mailbox.Any)
+            throw _kernel.Violation("an item was posted to a sleeping loop that is not woken");
     }
 
     internal override void Free()

@@ -11,13 +11,17 @@ internal sealed unsafe class RingSockets(SimKernel kernel) : SimSockets(kernel)
     {
         if (!descriptor.IsAsked) throw Kernel.Violation("a direct send on a fast open that has not started");
         if (descriptor.Sends > 0) throw Kernel.Violation("a direct send beside a queued one");
-        return Kernel.Chance(Kernel.Faults.Passing, "direct send that is not done") ? Kernel.Dice.Pick(Errno.EINTR, Errno.ENOMEM, Errno.ENOBUFS, Errno.EAGAIN) : 0;
+        return Kernel.Chance(Kernel.Faults.Passing, "direct send that is not done")
+            ? Kernel.Dice.Pick(Errno.EINTR, Errno.ENOMEM, Errno.ENOBUFS, Errno.EAGAIN)
+            : 0;
     }
 
     private protected override int RefuseReceive(SimDescriptor descriptor)
     {
         if (descriptor.Receives > 0) throw Kernel.Violation("a direct receive beside one of the ring");
-        return Kernel.Chance(Kernel.Faults.Passing, "direct receive that is not done") ? Kernel.Dice.Pick(Errno.EINTR, Errno.ENOMEM, Errno.ENOBUFS) : 0;
+        return Kernel.Chance(Kernel.Faults.Passing, "direct receive that is not done")
+            ? Kernel.Dice.Pick(Errno.EINTR, Errno.ENOMEM, Errno.ENOBUFS)
+            : 0;
     }
 
     internal override int Accept(int listener, byte* address, uint* length, int flags) => Kernel.AcceptNow(listener);

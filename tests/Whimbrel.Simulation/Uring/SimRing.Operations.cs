@@ -13,7 +13,9 @@ internal sealed unsafe partial class SimRing
     private const ulong ResidentMask = 0x00FF_FFFF_FFFF_FFFF;
 
     private SimDescriptor? DescriptorOf(in SubmissionEntry entry) =>
-        entry.Opcode is UringAbi.IORING_OP_NOP or UringAbi.IORING_OP_ASYNC_CANCEL ? null : _kernel.Get(entry.Descriptor, $"{(RingOperation)(entry.UserData >> 56)}");
+        entry.Opcode is UringAbi.IORING_OP_NOP or UringAbi.IORING_OP_ASYNC_CANCEL
+            ? null
+            : _kernel.Get(entry.Descriptor, $"{(RingOperation)(entry.UserData >> 56)}");
 
     private void Start(in SubmissionEntry entry)
     {
@@ -30,9 +32,11 @@ internal sealed unsafe partial class SimRing
         switch (entry.Opcode)
         {
             case UringAbi.IORING_OP_RECV:
-                if (entry.Flags != UringAbi.IOSQE_BUFFER_SELECT) throw _kernel.Violation("a receive without a selected buffer");
+                if (entry.Flags != UringAbi.IOSQE_BUFFER_SELECT)
+                    throw _kernel.Violation("a receive without a selected buffer");
                 operation.IsMultishot = (entry.Priority & UringAbi.IORING_RECV_MULTISHOT) != 0;
-                if (entry.TotalLength != 0 && !CanLimitReceive) throw _kernel.Violation("a limited receive where there is none");
+                if (entry.TotalLength != 0 && !CanLimitReceive)
+                    throw _kernel.Violation("a limited receive where there is none");
                 operation.Left = entry.TotalLength == 0 ? long.MaxValue : entry.TotalLength;
                 break;
             case UringAbi.IORING_OP_ACCEPT:
@@ -40,7 +44,8 @@ internal sealed unsafe partial class SimRing
                 break;
             case UringAbi.IORING_OP_POLL_ADD:
                 operation.IsMultishot = (entry.Length & UringAbi.IORING_POLL_ADD_MULTI) != 0;
-                if (operation.IsMultishot && !IsForInput(operation)) throw _kernel.Violation("a multishot poll that is not for input");
+                if (operation.IsMultishot && !IsForInput(operation))
+                    throw _kernel.Violation("a multishot poll that is not for input");
                 // Data that is available when it begins counts as new.
                 operation.Descriptor!.PollSaw = default;
                 break;
@@ -59,7 +64,9 @@ internal sealed unsafe partial class SimRing
         _kernel.Operations++;
         operation.Descriptor?.Begin(operation.Opcode);
         if (entry.Opcode == UringAbi.IORING_OP_ASYNC_CANCEL) Cancel(operation);
-        else if (entry.Opcode == UringAbi.IORING_OP_CLOSE || !_kernel.Chance(_kernel.Faults.Delay, "operation that starts late")) Execute(operation);
+        else if (entry.Opcode == UringAbi.IORING_OP_CLOSE
+            || !_kernel.Chance(_kernel.Faults.Delay, "operation that starts late"))
+            Execute(operation);
     }
 
     // One operation of a kind at a time, none after the close, no second send after a cancelled one.
@@ -67,12 +74,14 @@ internal sealed unsafe partial class SimRing
     {
         // The wake operation has no resident, and its mark equals that of the first slot's first resident.
         if (kind == RingOperation.Wake) return;
-        if (_over.Contains(mark & ResidentMask)) throw _kernel.Violation($"{kind} came after the close of its descriptor");
+        if (_over.Contains(mark & ResidentMask))
+            throw _kernel.Violation($"{kind} came after the close of its descriptor");
         if (kind == RingOperation.Close) _over.Add(mark & ResidentMask);
         if (_over.Contains(mark)) throw _kernel.Violation($"{kind} came after its cancel");
         foreach (SimOperation operation in _running)
         {
-            if (operation.Mark == mark) throw _kernel.Violation($"a second {kind} came before the last completion of the first");
+            if (operation.Mark == mark)
+                throw _kernel.Violation($"a second {kind} came before the last completion of the first");
         }
     }
 
@@ -121,7 +130,9 @@ internal sealed unsafe partial class SimRing
         for (int i = 0; i < _running.Count; i++)
         {
             SimOperation operation = _running[(first + i) % _running.Count];
-            if (operation.IsEnded || (CanGoOn(operation) && _kernel.Chance(_kernel.Faults.Delay, "operation that goes on late"))) continue;
+            if (operation.IsEnded
+                || (CanGoOn(operation) && _kernel.Chance(_kernel.Faults.Delay, "operation that goes on late")))
+                continue;
             Execute(operation);
         }
     }
@@ -137,14 +148,19 @@ internal sealed unsafe partial class SimRing
             case UringAbi.IORING_OP_READ:
                 return _wake.WakeCount > 0;
             case UringAbi.IORING_OP_RECV:
-                return descriptor!.IsNonBlocking ? IsAnswered(descriptor) : descriptor.Socket is null || (IsAnswered(descriptor) && descriptor.IsReadable);
+                return descriptor!.IsNonBlocking
+                    ? IsAnswered(descriptor)
+                    : descriptor.Socket is null || (IsAnswered(descriptor) && descriptor.IsReadable);
             case UringAbi.IORING_OP_SEND or UringAbi.IORING_OP_SENDMSG:
-                return descriptor!.IsNonBlocking || descriptor.IsWriteShut || descriptor.Socket is null || descriptor.Socket.IsWritable;
+                return descriptor!.IsNonBlocking || descriptor.IsWriteShut || descriptor.Socket is null
+                    || descriptor.Socket.IsWritable;
             case UringAbi.IORING_OP_ACCEPT:
                 return descriptor!.Listening!.Waiting.Count > 0;
             case UringAbi.IORING_OP_POLL_ADD:
                 if (IsForInput(operation)) return IsAnswered(descriptor!) && descriptor!.HasNews;
-                return descriptor!.Listening is { } listening ? listening.Waiting.Count > 0 : !descriptor.IsAsked || IsAnswered(descriptor);
+                return descriptor!.Listening is { } listening
+                    ? listening.Waiting.Count > 0
+                    : !descriptor.IsAsked || IsAnswered(descriptor);
             default:
                 return true;
         }
@@ -156,7 +172,8 @@ internal sealed unsafe partial class SimRing
     {
         if (operation.IsEnded) return;
         if (!CanGoOn(operation)) return;
-        if (operation.Opcode is not (UringAbi.IORING_OP_CLOSE or UringAbi.IORING_OP_NOP or UringAbi.IORING_OP_ACCEPT) && _kernel.Chance(_kernel.Faults.Passing, "error that passes"))
+        if (operation.Opcode is not (UringAbi.IORING_OP_CLOSE or UringAbi.IORING_OP_NOP or UringAbi.IORING_OP_ACCEPT)
+            && _kernel.Chance(_kernel.Faults.Passing, "error that passes"))
         {
             End(operation, -_kernel.Dice.Pick(Errno.EINTR, Errno.ENOMEM, Errno.ECANCELED));
             return;
@@ -198,7 +215,8 @@ internal sealed unsafe partial class SimRing
     // The last completion is decided; this enter or a later one reports it.
     private void End(SimOperation operation, int result, uint flags = 0)
     {
-        if (operation.PieceCount > 0 && SumOf(operation) != operation.Sum) throw _kernel.Violation($"the {operation.Length} bytes of a send changed while it was running");
+        if (operation.PieceCount > 0 && SumOf(operation) != operation.Sum)
+            throw _kernel.Violation($"the {operation.Length} bytes of a send changed while it was running");
         operation.IsEnded = true;
         _late.Add(new Told(operation, result, flags, true));
     }
@@ -206,7 +224,8 @@ internal sealed unsafe partial class SimRing
     // One of several completions; the last one if the multishot ends here.
     private void Bring(SimOperation operation, int result, uint flags)
     {
-        if (!operation.IsMultishot || Room <= 1 || operation.Left <= 0 || _kernel.Chance(_kernel.Faults.EndOfMultishot, "end of a multishot"))
+        if (!operation.IsMultishot || Room <= 1 || operation.Left <= 0
+            || _kernel.Chance(_kernel.Faults.EndOfMultishot, "end of a multishot"))
         {
             End(operation, result, flags);
             return;
@@ -301,7 +320,8 @@ internal sealed unsafe partial class SimRing
     {
         if (_kernel.Chance(_kernel.Faults.AcceptError, "accept that fails"))
         {
-            End(operation, -_kernel.Dice.Pick(Errno.ECONNABORTED, Errno.EMFILE, Errno.ENFILE, Errno.EINTR, Errno.ENOMEM, Errno.ENOBUFS, Errno.EAGAIN, Errno.EPROTO, Errno.ECANCELED));
+            End(operation, -_kernel.Dice.Pick(Errno.ECONNABORTED, Errno.EMFILE, Errno.ENFILE, Errno.EINTR, Errno.ENOMEM,
+                Errno.ENOBUFS, Errno.EAGAIN, Errno.EPROTO, Errno.ECANCELED));
             return;
         }
 
@@ -313,7 +333,8 @@ internal sealed unsafe partial class SimRing
 
         do
         {
-            int number = _kernel.OpenCount < _kernel.DescriptorLimit ? _kernel.Accept(descriptor.Listening) : -Errno.EMFILE;
+            int number =
+                _kernel.OpenCount < _kernel.DescriptorLimit ? _kernel.Accept(descriptor.Listening) : -Errno.EMFILE;
             _kernel.Trace.Add("accept", descriptor.Number, number);
             if (number < 0) End(operation, number);
             else Bring(operation, number, 0);
@@ -322,7 +343,8 @@ internal sealed unsafe partial class SimRing
     }
 
     // Of a connection: waits for bytes, the end or an error.
-    private static bool IsForInput(SimOperation operation) => operation.Descriptor!.Socket is not null && (operation.Events & EpollAbi.EPOLLIN) != 0;
+    private static bool IsForInput(SimOperation operation) =>
+        operation.Descriptor!.Socket is not null && (operation.Events & EpollAbi.EPOLLIN) != 0;
 
     private void Poll(SimOperation operation, SimDescriptor descriptor)
     {
@@ -355,7 +377,9 @@ internal sealed unsafe partial class SimRing
     private static int PollResult(SimDescriptor descriptor)
     {
         if (descriptor.Listening is not null) return (int)EpollAbi.EPOLLIN;
-        return descriptor.ConnectError == 0 ? (int)EpollAbi.EPOLLOUT : (int)(EpollAbi.EPOLLOUT | EpollAbi.EPOLLERR | EpollAbi.EPOLLHUP);
+        return descriptor.ConnectError == 0
+            ? (int)EpollAbi.EPOLLOUT
+            : (int)(EpollAbi.EPOLLOUT | EpollAbi.EPOLLERR | EpollAbi.EPOLLHUP);
     }
 
     private void CloseDescriptor(SimOperation operation)

@@ -30,7 +30,8 @@ internal sealed unsafe partial class SimRing : PlainRing
 
     private readonly record struct Told(SimOperation Operation, int Result, uint Flags, bool IsLast);
 
-    internal SimRing(SimKernel kernel, uint submitEntries, uint completeEntries, int bufferCount, int bufferBytes, bool canLimitReceive, Action whileAsleep)
+    internal SimRing(SimKernel kernel, uint submitEntries, uint completeEntries, int bufferCount, int bufferBytes,
+        bool canLimitReceive, Action whileAsleep)
         : base(submitEntries, completeEntries, bufferCount, bufferBytes)
     {
         _kernel = kernel;
@@ -71,14 +72,16 @@ internal sealed unsafe partial class SimRing : PlainRing
     private protected override int Enter(uint submit, uint complete, bool takesEvents, long timeoutMs)
     {
         if (_isClosed) throw _kernel.Violation("an enter on a ring that was closed");
-        if (submit != Handed || submit > _submitMask + 1) throw _kernel.Violation($"an enter with {submit} of {Handed} operations");
+        if (submit != Handed || submit > _submitMask + 1)
+            throw _kernel.Violation($"an enter with {submit} of {Handed} operations");
         if (Held > _completeMask + 1) throw _kernel.Violation("more completions taken than there were");
         if (complete > 0 && !takesEvents) throw _kernel.Violation("an enter that waits and takes no events");
         IsAsleep = false;
         TakeBuffers(all: false);
         if (Refuse() is not 0 and int error) return -error;
         uint count = submit;
-        if (submit > 0 && _kernel.Chance(_kernel.Faults.ShortSubmit, "short submit")) count = (uint)_kernel.Dice.Next((int)submit + 1);
+        if (submit > 0 && _kernel.Chance(_kernel.Faults.ShortSubmit, "short submit"))
+            count = (uint)_kernel.Dice.Next((int)submit + 1);
         for (uint i = 0; i < count; i++)
         {
             SubmissionEntry entry = TakeEntry();
@@ -119,7 +122,9 @@ internal sealed unsafe partial class SimRing : PlainRing
 
     private protected override void BufferReturned(in ProvidedBuffer buffer)
     {
-        if (buffer.Id >= BufferCount || buffer.Address != (ulong)BufferAt(buffer.Id) || buffer.Length != (uint)_bufferBytes) throw _kernel.Violation($"buffer {buffer.Id} was given back wrong");
+        if (buffer.Id >= BufferCount || buffer.Address != (ulong)BufferAt(buffer.Id)
+            || buffer.Length != (uint)_bufferBytes)
+            throw _kernel.Violation($"buffer {buffer.Id} was given back wrong");
         if (_isOurs[buffer.Id]) throw _kernel.Violation($"buffer {buffer.Id} was given back twice");
         _isOurs[buffer.Id] = true;
         _buffers.Enqueue(buffer.Id);
@@ -186,8 +191,11 @@ internal sealed unsafe partial class SimRing : PlainRing
         if (isIdle)
         {
             TakeBuffersOfTheEnd();
-            if (_running.Count > 0) throw _kernel.Violation($"the ring was closed with {_running.Count} operations running: {string.Join(", ", _running.Select(static o => (RingOperation)(o.Mark >> 56)))}");
-            if (_late.Count + _overflow.Count + Ready > 0) throw _kernel.Violation("the ring was closed with unprocessed completions");
+            if (_running.Count > 0)
+                throw _kernel.Violation($"the ring was closed with {_running.Count} operations running: "
+                    + $"{string.Join(", ", _running.Select(static o => (RingOperation)(o.Mark >> 56)))}");
+            if (_late.Count + _overflow.Count + Ready > 0)
+                throw _kernel.Violation("the ring was closed with unprocessed completions");
         }
         else if (_breaksIn != 0)
         {

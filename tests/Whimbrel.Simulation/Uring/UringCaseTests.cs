@@ -9,7 +9,8 @@ public sealed class UringCaseTests
     private const int RestMs = 10;
     private const int LackMs = 1_000;
 
-    private static KernelCase NewCase() => new(static kernel => new RingEngine(kernel, new RingShape(1, 32, 64, 4, 1024, CanLimitReceive: true), static _ => { }));
+    private static KernelCase NewCase() => new(static kernel => new RingEngine(kernel,
+        new RingShape(1, 32, 64, 4, 1024, CanLimitReceive: true), static _ => { }));
 
     // The ring receives small messages, a call receives large ones.
     [Theory]

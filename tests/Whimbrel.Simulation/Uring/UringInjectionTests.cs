@@ -27,7 +27,8 @@ public sealed class UringInjectionTests
             faults += scenario.Faults;
         }
 
-        TestContext.Current.TestOutputHelper!.WriteLine($"{scenarios} scenarios, {faults} faults in {watch.Elapsed.TotalSeconds:0.0} s");
+        TestContext.Current.TestOutputHelper!.WriteLine(
+            $"{scenarios} scenarios, {faults} faults in {watch.Elapsed.TotalSeconds:0.0} s");
         Assert.True(faults > scenarios, $"{faults} faults only");
         Assert.InRange(Directory.GetFileSystemEntries("/proc/self/fd").Length, 0, before + 20);
     }

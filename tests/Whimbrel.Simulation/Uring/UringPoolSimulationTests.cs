@@ -11,12 +11,14 @@ public sealed class UringPoolSimulationTests
     private const int DeepSeeds = 1_000_000;
 
     [Fact]
-    public void Every_seed_satisfies_all_guarantees() => SeedRun.Run(RingPlatform.One, SeedRun.IsDeep ? DeepSeeds : Seeds, isPool: true);
+    public void Every_seed_satisfies_all_guarantees() =>
+        SeedRun.Run(RingPlatform.One, SeedRun.IsDeep ? DeepSeeds : Seeds, isPool: true);
 
     // Seeds that find a former defect, with its description (docs/design/0071).
     [Theory]
     [InlineData(3418)] // a session that handed over after its connection had ended was called for the peer's FIN
-    [InlineData(4347)] // after a hand-over, new data was passed to the old session, if the connection ended before the loop knew of it
+    // after a hand-over, new data was passed to the old session, if the connection ended before the loop knew of it
+    [InlineData(4347)]
     [InlineData(7645)] // the reset was reported to a send of a strand, and the receive saw the end of the stream
     public void A_seed_that_found_a_defect_stays_right(int seed)
     {

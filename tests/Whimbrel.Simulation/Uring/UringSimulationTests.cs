@@ -12,7 +12,8 @@ public sealed class UringSimulationTests
     private const int DeepSeeds = 3_000_000;
 
     [Fact]
-    public void Every_seed_satisfies_all_guarantees() => SeedRun.Run(RingPlatform.One, SeedRun.IsDeep ? DeepSeeds : Seeds);
+    public void Every_seed_satisfies_all_guarantees() =>
+        SeedRun.Run(RingPlatform.One, SeedRun.IsDeep ? DeepSeeds : Seeds);
 
     // Seeds that find a former defect, with its description (docs/design/0015).
     [Theory]

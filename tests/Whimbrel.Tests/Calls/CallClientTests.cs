@@ -37,7 +37,8 @@ public sealed class CallClientTests
     public void A_call_ends_after_its_time_and_not_before_and_a_late_answer_is_counted()
     {
         using CallRig rig = new CallRig(new CallOptions { Timeout = 5 * s_second }).Connected();
-        Task<string> usual = rig.Call("usual"), shorter = rig.Call("shorter", s_second), patient = rig.Call("patient", Timeout.InfiniteTimeSpan);
+        Task<string> usual = rig.Call("usual"), shorter = rig.Call("shorter", s_second),
+            patient = rig.Call("patient", Timeout.InfiniteTimeSpan);
         rig.Network.Advance(s_second - s_ms);
         Assert.False(shorter.IsCompleted);
         rig.Network.Advance(3 * s_ms);
@@ -57,12 +58,18 @@ public sealed class CallClientTests
     [Theory]
     [InlineData("220 welcome\r\n", "look like text: does the peer send lines or HTTP?")]
     [InlineData("\0\0\0\b\0\0\0\0\0\0\0\u0009", "an answer came to a call with the id 9, which was not sent")]
-    public void A_server_of_another_protocol_is_named_by_a_diagnostic_event_and_by_the_calls(string sent, string expected)
+    public void A_server_of_another_protocol_is_named_by_a_diagnostic_event_and_by_the_calls(string sent,
+        string expected)
     {
         List<DiagnosticEvent> notices = [];
         using TestNetwork network = new();
         CallClient client = new(
-            new ClientOptions { Engine = network.Engine, EndPoint = network.NewEndPoint(), OnDiagnosticEvent = notices.Add },
+            new ClientOptions
+            {
+                Engine = network.Engine,
+                EndPoint = network.NewEndPoint(),
+                OnDiagnosticEvent = notices.Add
+            },
             calls: new CallOptions { StrayAnswers = StrayAnswers.ResetOnUnknown });
         TestPeer peer = network.Accept(client);
         Task inFlight = client.CallAsync("x"u8.ToArray()).AsTask();
@@ -71,7 +78,8 @@ public sealed class CallClientTests
         CallException lost = Assert.IsType<CallException>(inFlight.Exception!.InnerException);
         Assert.Equal((CallFailure.ConnectionLost, CloseCause.ProtocolError), (lost.Failure, lost.CloseReason.Cause));
         Assert.Contains(expected, lost.Message, StringComparison.Ordinal);
-        CallException next = Assert.IsType<CallException>(client.CallAsync("x"u8.ToArray()).AsTask().Exception!.InnerException);
+        CallException next =
+            Assert.IsType<CallException>(client.CallAsync("x"u8.ToArray()).AsTask().Exception!.InnerException);
         Assert.Equal((CallFailure.NotSent, CloseCause.ProtocolError), (next.Failure, next.CloseReason.Cause));
         Assert.Contains(expected, next.Message, StringComparison.Ordinal);
         Assert.Contains("Await ConnectAsync again", next.Message, StringComparison.Ordinal);
@@ -86,13 +94,15 @@ public sealed class CallClientTests
     {
         using CallRig rig = new CallRig(new CallOptions { InFlightLimit = 1 }).Connected();
         using CancellationTokenSource first = new(), second = new();
-        Task<string> sent = rig.Call("sent", token: first.Token), waiting = rig.Call("waiting", token: second.Token), last = rig.Call("last");
+        Task<string> sent = rig.Call("sent", token: first.Token), waiting = rig.Call("waiting", token: second.Token),
+            last = rig.Call("last");
         second.Cancel();
         first.Cancel();
         rig.Network.Run();
         Assert.True(sent.IsCanceled);
         Assert.True(waiting.IsCanceled);
-        Assert.Equal(first.Token, Assert.ThrowsAny<OperationCanceledException>(() => sent.GetAwaiter().GetResult()).CancellationToken);
+        Assert.Equal(first.Token,
+            Assert.ThrowsAny<OperationCanceledException>(() => sent.GetAwaiter().GetResult()).CancellationToken);
         // The queued call was never sent, and the response to the sent call is dropped.
         Assert.Equal(["sent", "last"], rig.Requests().Select(static r => r.Body));
         rig.Answer(1, "late");
@@ -107,7 +117,8 @@ public sealed class CallClientTests
     [InlineData(100, 6)]
     public void At_the_limit_calls_wait_in_order_and_above_that_are_refused(int limit, int limitBytes)
     {
-        using CallRig rig = new CallRig(new CallOptions { InFlightLimit = limit, InFlightLimitBytes = limitBytes, WaitingLimit = 2 }).Connected();
+        using CallRig rig = new CallRig(
+            new CallOptions { InFlightLimit = limit, InFlightLimitBytes = limitBytes, WaitingLimit = 2 }).Connected();
         Task<string>[] calls = [rig.Call("one"), rig.Call("two"), rig.Call("six"), rig.Call("ten"), rig.Call("no!")];
         Assert.Equal((2, 2), (rig.Client.CallsInFlight, rig.Client.CallsWaiting));
         CallException refused = CallRig.FailureOf(calls[4]);
@@ -250,7 +261,8 @@ public sealed class CallClientTests
     [InlineData(StrayAnswers.Ignore, false, false)]
     [InlineData(StrayAnswers.ResetOnUnknown, false, true)]
     [InlineData(StrayAnswers.ResetOnAny, true, true)]
-    public void Unexpected_answers_are_counted_or_reset_the_connection(StrayAnswers rule, bool resetsOnLate, bool resetsOnUnknown)
+    public void Unexpected_answers_are_counted_or_reset_the_connection(StrayAnswers rule, bool resetsOnLate,
+        bool resetsOnUnknown)
     {
         foreach (bool isLate in new[] { true, false })
         {
@@ -308,7 +320,8 @@ public sealed class CallClientTests
     [Fact]
     public void A_request_that_the_format_cannot_say_fails_alone()
     {
-        using CallRig rig = new CallRig(new CallOptions { InFlightLimit = 1 }, CallFormat.LengthPrefix(limitBytes: 5)).Connected();
+        using CallRig rig =
+            new CallRig(new CallOptions { InFlightLimit = 1 }, CallFormat.LengthPrefix(limitBytes: 5)).Connected();
         Task<string> good = rig.Call("12345"), bad = rig.Call("123456"), next = rig.Call("next");
         rig.Answer(1, "1");
         Assert.IsType<ArgumentException>(bad.Exception!.InnerException);
@@ -353,7 +366,8 @@ public sealed class CallClientTests
             }
         });
         using CancellationTokenSource cancel = new();
-        Task<string> call = rig.Call(new string('x', 500)), cancelled = rig.Call(new string('y', 500), token: cancel.Token);
+        Task<string> call = rig.Call(new string('x', 500)),
+            cancelled = rig.Call(new string('y', 500), token: cancel.Token);
         Assert.Equal(2, rig.Client.CallsInFlight);
         cancel.Cancel();
         rig.Network.Run();
@@ -415,11 +429,16 @@ public sealed class CallClientTests
     public void Limits_that_make_no_sense_are_refused()
     {
         ClientOptions options = new() { Address = "tcp://localhost:1" };
-        Assert.Throws<ArgumentOutOfRangeException>(() => new CallClient(options, calls: new CallOptions { InFlightLimit = 0 }));
-        Assert.Throws<ArgumentOutOfRangeException>(() => new CallClient(options, new Numbers(), new CallOptions { InFlightLimit = 129 }));
-        Assert.Throws<ArgumentOutOfRangeException>(() => new CallClient(options, calls: new CallOptions { InFlightLimitBytes = 0 }));
-        Assert.Throws<ArgumentOutOfRangeException>(() => new CallClient(options, calls: new CallOptions { WaitingLimit = -1 }));
-        Assert.Throws<ArgumentOutOfRangeException>(() => new CallClient(options, calls: new CallOptions { Timeout = TimeSpan.Zero }));
+        Assert.Throws<ArgumentOutOfRangeException>(
+            () => new CallClient(options, calls: new CallOptions { InFlightLimit = 0 }));
+        Assert.Throws<ArgumentOutOfRangeException>(
+            () => new CallClient(options, new Numbers(), new CallOptions { InFlightLimit = 129 }));
+        Assert.Throws<ArgumentOutOfRangeException>(
+            () => new CallClient(options, calls: new CallOptions { InFlightLimitBytes = 0 }));
+        Assert.Throws<ArgumentOutOfRangeException>(
+            () => new CallClient(options, calls: new CallOptions { WaitingLimit = -1 }));
+        Assert.Throws<ArgumentOutOfRangeException>(
+            () => new CallClient(options, calls: new CallOptions { Timeout = TimeSpan.Zero }));
         Assert.Throws<ArgumentOutOfRangeException>(() => CallFormat.LengthPrefix(0));
         CallClient client = new(options);
         Assert.Throws<ArgumentOutOfRangeException>(() => client.CallAsync(default, TimeSpan.Zero));

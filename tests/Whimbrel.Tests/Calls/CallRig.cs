@@ -7,9 +7,11 @@ namespace Whimbrel.Tests.Calls;
 // A client of calls in virtual time; the test writes the bytes of the other end.
 internal sealed class CallRig : IDisposable
 {
-    private static readonly ReconnectPolicy s_soon = new() { Jitter = false, InitialDelay = TimeSpan.FromSeconds(1), StopWhen = static _ => false };
+    private static readonly ReconnectPolicy s_soon =
+        new() { Jitter = false, InitialDelay = TimeSpan.FromSeconds(1), StopWhen = static _ => false };
 
-    internal CallRig(CallOptions? calls = null, CallFormat? format = null, bool reconnects = false, int sendLimitBytes = 1024 * 1024)
+    internal CallRig(CallOptions? calls = null, CallFormat? format = null, bool reconnects = false,
+        int sendLimitBytes = 1024 * 1024)
     {
         Client = new PushedClient(
             new ClientOptions
@@ -58,7 +60,8 @@ internal sealed class CallRig : IDisposable
         while (!bytes.IsEmpty)
         {
             int length = BinaryPrimitives.ReadInt32BigEndian(bytes);
-            requests.Add((BinaryPrimitives.ReadUInt64BigEndian(bytes[4..]), Encoding.UTF8.GetString(bytes.Slice(12, length - 8))));
+            requests.Add((BinaryPrimitives.ReadUInt64BigEndian(bytes[4..]),
+                Encoding.UTF8.GetString(bytes.Slice(12, length - 8))));
             bytes = bytes[(4 + length)..];
         }
 
@@ -91,7 +94,8 @@ internal sealed class CallRig : IDisposable
 
     public void Dispose() => Network.Dispose();
 
-    internal sealed class PushedClient(ClientOptions options, CallFormat? format, CallOptions? calls) : CallClient(options, format, calls)
+    internal sealed class PushedClient(ClientOptions options, CallFormat? format, CallOptions? calls)
+        : CallClient(options, format, calls)
     {
         internal List<string> Pushes { get; } = [];
 

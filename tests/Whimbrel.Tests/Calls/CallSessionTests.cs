@@ -66,7 +66,12 @@ public sealed class CallSessionTests
         List<DiagnosticEvent> notices = [];
         using TestNetwork network = new();
         Asked session = new();
-        Server server = new(new ServerOptions { Engine = network.Engine, EndPoint = network.NewEndPoint(), OnDiagnosticEvent = notices.Add }, () => session);
+        Server server = new(new ServerOptions
+        {
+            Engine = network.Engine,
+            EndPoint = network.NewEndPoint(),
+            OnDiagnosticEvent = notices.Add
+        }, () => session);
         TestPeer peer = network.Connect(server);
         for (ulong id = 1; id <= 3; id++) peer.Send(CallRig.FrameOf(id, ""));
         network.Advance(TimeSpan.FromSeconds(9));
@@ -81,7 +86,8 @@ public sealed class CallSessionTests
         network.Advance(TimeSpan.FromSeconds(9));
         DiagnosticEvent notice = Assert.Single(notices);
         Assert.Equal((DiagnosticEventKind.Protocol, "protocol-mismatch.md"), (notice.Kind, notice.Page));
-        Assert.Contains("has 3 calls without an answer (openLimit) and has answered none for 10 s", notice.Message, StringComparison.Ordinal);
+        Assert.Contains("has 3 calls without an answer (openLimit) and has answered none for 10 s", notice.Message,
+            StringComparison.Ordinal);
     }
 
     [Theory]
@@ -96,14 +102,16 @@ public sealed class CallSessionTests
         Assert.True(peer.IsReset);
         Assert.Equal(["7 one"], session.Seen);
         Assert.Equal(CloseCause.ProtocolError, peer.CloseReason!.Value.Cause);
-        Assert.Contains(isTwice ? "called twice with the id 7" : "neither a call nor a push", peer.CloseReason.Value.ToString(), StringComparison.Ordinal);
+        Assert.Contains(isTwice ? "called twice with the id 7" : "neither a call nor a push",
+            peer.CloseReason.Value.ToString(), StringComparison.Ordinal);
     }
 
     private sealed class Asked() : CallSession(CallFormat.LengthPrefix(), openLimit: 3)
     {
         internal List<string> Seen { get; } = [];
 
-        protected override void OnCall(ulong id, ReadOnlySpan<byte> request) => Seen.Add($"{id} {Encoding.UTF8.GetString(request)}");
+        protected override void OnCall(ulong id, ReadOnlySpan<byte> request) =>
+            Seen.Add($"{id} {Encoding.UTF8.GetString(request)}");
 
         protected override void OnPush(ReadOnlySpan<byte> body) => Seen.Add($"push {Encoding.UTF8.GetString(body)}");
     }

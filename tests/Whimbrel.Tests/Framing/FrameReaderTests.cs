@@ -23,7 +23,8 @@ public sealed class FrameReaderTests
                 Assert.Equal((6, all.Length), (count, rest));
                 for (int first = 0; first <= all.Length; first++)
                 {
-                    for (int second = first; second <= all.Length; second++) Same(slow, all, [first, second, all.Length], seed);
+                    for (int second = first; second <= all.Length; second++)
+                        Same(slow, all, [first, second, all.Length], seed);
                 }
 
                 Same(slow, all, [.. Enumerable.Range(0, all.Length + 1)], seed);
@@ -46,7 +47,9 @@ public sealed class FrameReaderTests
                 random.NextBytes(all);
                 // Few values, so that lengths are near the limit and delimiters are frequent.
                 int kind = random.Next(8);
-                foreach (ref byte b in all) b = b < 24 ? (byte)0xFF : b < 48 ? (byte)0x80 : kind < 4 ? "aab\r\n\0"u8[b % 6] : (byte)(b % (kind * 4));
+                foreach (ref byte b in all)
+                    b = b < 24 ? (byte)0xFF : b < 48 ? (byte)0x80 : kind < 4 ? "aab\r\n\0"u8[b % 6]
+                        : (byte)(b % (kind * 4));
                 ends[2] = all.Length;
                 ends[1] = random.Next(all.Length + 1);
                 ends[0] = random.Next(ends[1] + 1);
@@ -73,11 +76,15 @@ public sealed class FrameReaderTests
     public void A_length_that_no_message_can_have_is_an_overflow()
     {
         Assert.Equal((0, FrameError.LengthOverflow), Read(FrameFormat.LengthPrefix(8), [0x80, 0, 0, 0, 0, 0, 0, 0]));
-        Assert.Equal((0, FrameError.TooLong), Read(FrameFormat.LengthPrefix(8), [0x7F, 255, 255, 255, 255, 255, 255, 255]));
+        Assert.Equal((0, FrameError.TooLong),
+            Read(FrameFormat.LengthPrefix(8), [0x7F, 255, 255, 255, 255, 255, 255, 255]));
         Assert.Equal((0, FrameError.TooLong), Read(FrameFormat.LengthPrefix(4), [255, 255, 255, 255]));
-        Assert.Equal((0, FrameError.LengthOverflow), Read(FrameFormat.VarintPrefix(), [.. Enumerable.Repeat((byte)0x80, 10)]));
-        Assert.Equal((0, FrameError.TooLong), Read(FrameFormat.VarintPrefix(), [255, 255, 255, 255, 255, 255, 255, 255, 0x7F]));
-        Assert.Equal((0, FrameError.LengthTooSmall), Read(FrameFormat.LengthPrefix(4, countsItself: true), [0, 0, 0, 3]));
+        Assert.Equal((0, FrameError.LengthOverflow),
+            Read(FrameFormat.VarintPrefix(), [.. Enumerable.Repeat((byte)0x80, 10)]));
+        Assert.Equal((0, FrameError.TooLong),
+            Read(FrameFormat.VarintPrefix(), [255, 255, 255, 255, 255, 255, 255, 255, 0x7F]));
+        Assert.Equal((0, FrameError.LengthTooSmall),
+            Read(FrameFormat.LengthPrefix(4, countsItself: true), [0, 0, 0, 3]));
         Assert.Equal((1, FrameError.None), Read(FrameFormat.LengthPrefix(4, countsItself: true), [0, 0, 0, 4]));
     }
 
@@ -129,11 +136,16 @@ public sealed class FrameReaderTests
     [Fact]
     public void A_format_with_a_mistake_says_which()
     {
-        Assert.Equal("prefixBytes", Assert.Throws<ArgumentOutOfRangeException>(() => FrameFormat.LengthPrefix(3)).ParamName);
-        Assert.Equal("headerBytes", Assert.Throws<ArgumentOutOfRangeException>(() => FrameFormat.LengthPrefix(4, headerBytes: 65)).ParamName);
-        Assert.Equal("delimiter", Assert.Throws<ArgumentOutOfRangeException>(() => FrameFormat.Delimited([])).ParamName);
-        Assert.Equal("limitBytes", Assert.Throws<ArgumentOutOfRangeException>(() => FrameFormat.FixedSize(0)).ParamName);
-        Assert.Equal("emptyLimit", Assert.Throws<ArgumentOutOfRangeException>(() => FrameFormat.Line(emptyLimit: -1)).ParamName);
+        Assert.Equal("prefixBytes",
+            Assert.Throws<ArgumentOutOfRangeException>(() => FrameFormat.LengthPrefix(3)).ParamName);
+        Assert.Equal("headerBytes",
+            Assert.Throws<ArgumentOutOfRangeException>(() => FrameFormat.LengthPrefix(4, headerBytes: 65)).ParamName);
+        Assert.Equal("delimiter",
+            Assert.Throws<ArgumentOutOfRangeException>(() => FrameFormat.Delimited([])).ParamName);
+        Assert.Equal("limitBytes",
+            Assert.Throws<ArgumentOutOfRangeException>(() => FrameFormat.FixedSize(0)).ParamName);
+        Assert.Equal("emptyLimit",
+            Assert.Throws<ArgumentOutOfRangeException>(() => FrameFormat.Line(emptyLimit: -1)).ParamName);
     }
 
     [Fact]
@@ -144,7 +156,8 @@ public sealed class FrameReaderTests
         byte[] bytes = new byte[1 << 19];
         Array.Fill(bytes, (byte)'\r');
         ReadAll(bytes.Length / 2);
-        double once = Enumerable.Range(0, 5).Min(_ => ReadAll(bytes.Length / 2)), twice = Enumerable.Range(0, 5).Min(_ => ReadAll(bytes.Length));
+        double once = Enumerable.Range(0, 5).Min(_ => ReadAll(bytes.Length / 2)),
+            twice = Enumerable.Range(0, 5).Min(_ => ReadAll(bytes.Length));
         // With a search from the start each time it takes minutes.
         Assert.True(twice < 3.5 * once, $"{once} ms, then {twice} ms");
 
@@ -184,15 +197,19 @@ public sealed class FrameReaderTests
         {
             while (reader.TryRead(all[taken..end], out Frame frame))
             {
-                ReadOnlySpan<byte> message = found < count ? all.Slice(places[found].Start, places[found].Length) : default;
-                isSame &= found++ < count && frame.Message.SequenceEqual(message) && frame.Header.SequenceEqual(all.Slice(taken, slow.Header));
+                ReadOnlySpan<byte> message =
+                    found < count ? all.Slice(places[found].Start, places[found].Length) : default;
+                isSame &= found++ < count && frame.Message.SequenceEqual(message)
+                    && frame.Header.SequenceEqual(all.Slice(taken, slow.Header));
                 taken += frame.Bytes;
             }
         }
 
         if (!isSame || found != count || taken != rest || reader.Error != expected)
         {
-            Assert.Fail($"seed {seed}, {slow.Name}, {Convert.ToHexString(all)} in [{string.Join(' ', ends.ToArray())}]: {found} frames and {reader.Error}, not {count} and {expected}");
+            Assert.Fail(
+                $"seed {seed}, {slow.Name}, {Convert.ToHexString(all)} in [{string.Join(' ', ends.ToArray())}]: "
+                + $"{found} frames and {reader.Error}, not {count} and {expected}");
         }
     }
 

@@ -11,7 +11,8 @@ public sealed class FramedSessionTests
     {
         foreach (bool isSplit in new[] { false, true })
         {
-            using TestPeer peer = TestPeer.Connect(static () => new Lines { WhenFrame = static (s, text) => s.SendFrame(Encoding.UTF8.GetBytes(text)) });
+            using TestPeer peer = TestPeer.Connect(
+                static () => new Lines { WhenFrame = static (s, text) => s.SendFrame(Encoding.UTF8.GetBytes(text)) });
             peer.SplitEveryByte = isSplit;
             peer.Send("one\r\ntwo\n\nre");
             Assert.Equal("one\ntwo\n\n", peer.ReceiveText());
@@ -61,8 +62,10 @@ public sealed class FramedSessionTests
         Assert.Equal(FrameError.TooLong, session.FrameError);
         Assert.True(peer.IsReset);
         CloseReason reason = peer.CloseReason!.Value;
-        Assert.Equal((CloseCause.ProtocolError, FrameError.TooLong, CloseInitiator.Library, false), (reason.Cause, reason.FrameError, reason.Initiator, reason.IsGraceful));
-        Assert.Equal("the peer broke the rules of the protocol: a message is longer than 16 bytes (FrameFormat.LimitBytes)", reason.ToString());
+        Assert.Equal((CloseCause.ProtocolError, FrameError.TooLong, CloseInitiator.Library, false),
+            (reason.Cause, reason.FrameError, reason.Initiator, reason.IsGraceful));
+        Assert.Equal("the peer broke the rules of the protocol: a message is longer than 16 bytes "
+            + "(FrameFormat.LimitBytes)", reason.ToString());
     }
 
     [Theory]
@@ -77,24 +80,28 @@ public sealed class FramedSessionTests
         Assert.Equal("too long\n", Encoding.ASCII.GetString(peer.Receive()));
         peer.Finish();
         Assert.False(peer.IsReset);
-        Assert.Equal((CloseCause.ProtocolError, FrameError.TooLong), (peer.CloseReason!.Value.Cause, peer.CloseReason.Value.FrameError));
+        Assert.Equal((CloseCause.ProtocolError, FrameError.TooLong),
+            (peer.CloseReason!.Value.Cause, peer.CloseReason.Value.FrameError));
     }
 
     [Fact]
     public void Each_frame_error_has_words_of_its_own()
     {
-        string[] all = [.. Enum.GetValues<FrameError>().Skip(1).Select(static e => FrameCutter.ExceptionOf(e, FrameFormat.Line(), default).Message)];
+        string[] all = [.. Enum.GetValues<FrameError>().Skip(1)
+            .Select(static e => FrameCutter.ExceptionOf(e, FrameFormat.Line(), default).Message)];
         Assert.Equal(all.Length, all.Distinct().Count());
     }
 
     [Theory]
     [InlineData("GET / HTTP/1.1\r\n\r\n", "look like text: does the peer send lines or HTTP?")]
     [InlineData("\u0016\u0003\u0001\u0002\u0000\u0001", "look like TLS")]
-    public void Bytes_of_another_protocol_give_one_diagnostic_event_that_names_the_likely_cause(string sent, string expected)
+    public void Bytes_of_another_protocol_give_one_diagnostic_event_that_names_the_likely_cause(string sent,
+        string expected)
     {
         List<DiagnosticEvent> notices = [];
         using TestNetwork network = new();
-        ServerOptions options = new() { Engine = network.Engine, EndPoint = network.NewEndPoint(), OnDiagnosticEvent = notices.Add };
+        ServerOptions options =
+            new() { Engine = network.Engine, EndPoint = network.NewEndPoint(), OnDiagnosticEvent = notices.Add };
         Server server = new(options, static () => new Prefixed());
         for (int i = 0; i < 3; i++)
         {
@@ -116,13 +123,20 @@ public sealed class FramedSessionTests
     [InlineData(true, "one\ntwo", 3)]
     [InlineData(true, "one\ntwo\n", 0)]
     [InlineData(false, "", 0)]
-    public void A_peer_that_ends_inside_a_message_gives_one_diagnostic_event_with_the_bytes_dropped(bool isLine, string sent, int dropped)
+    public void A_peer_that_ends_inside_a_message_gives_one_diagnostic_event_with_the_bytes_dropped(bool isLine,
+        string sent, int dropped)
     {
         foreach (Scheduling scheduling in Enum.GetValues<Scheduling>())
         {
             List<DiagnosticEvent> notices = [];
             using TestNetwork network = new();
-            ServerOptions options = new() { Engine = network.Engine, EndPoint = network.NewEndPoint(), OnDiagnosticEvent = notices.Add, Scheduling = scheduling };
+            ServerOptions options = new()
+            {
+                Engine = network.Engine,
+                EndPoint = network.NewEndPoint(),
+                OnDiagnosticEvent = notices.Add,
+                Scheduling = scheduling
+            };
             Server server = new(options, () => isLine ? new Lines() : new Prefixed());
             for (int i = 0; i < 2; i++)
             {
@@ -135,7 +149,8 @@ public sealed class FramedSessionTests
             Assert.Equal(dropped == 0 ? 0 : 1, notices.Count);
             if (dropped == 0) continue;
             Assert.Equal((DiagnosticEventKind.Protocol, "protocol-mismatch.md"), (notices[0].Kind, notices[0].Page));
-            Assert.Contains($"{(isLine ? "Lines" : "Prefixed")} (session ", notices[0].Message, StringComparison.Ordinal);
+            Assert.Contains($"{(isLine ? "Lines" : "Prefixed")} (session ", notices[0].Message,
+                StringComparison.Ordinal);
             Assert.Contains($"has dropped {dropped} bytes", notices[0].Message, StringComparison.Ordinal);
         }
     }

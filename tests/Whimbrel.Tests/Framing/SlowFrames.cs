@@ -2,14 +2,16 @@ namespace Whimbrel.Tests.Framing;
 
 // Reference reader, as simple as possible: byte by byte, from the beginning each time, with numbers that cannot
 // overflow.
-internal sealed record SlowFrames(string Name, FrameFormat Format, int Prefix = 0, bool Little = false, bool Itself = false, int Header = 0, string? Delimiter = null, bool Keep = false, bool Varint = false)
+internal sealed record SlowFrames(string Name, FrameFormat Format, int Prefix = 0, bool Little = false,
+    bool Itself = false, int Header = 0, string? Delimiter = null, bool Keep = false, bool Varint = false)
 {
     internal const int Limit = 20;
     internal const int Empty = 3;
 
     internal static readonly SlowFrames[] All =
     [
-        Prefixed(1), Prefixed(2), Prefixed(2, little: true), Prefixed(4), Prefixed(4, little: true, itself: true), Prefixed(8), Prefixed(8, little: true, header: 2), Prefixed(1, itself: true, header: 3),
+        Prefixed(1), Prefixed(2), Prefixed(2, little: true), Prefixed(4), Prefixed(4, little: true, itself: true),
+        Prefixed(8), Prefixed(8, little: true, header: 2), Prefixed(1, itself: true, header: 3),
         new("varint", FrameFormat.VarintPrefix(0, Limit, Empty), Varint: true),
         new("varint after a header", FrameFormat.VarintPrefix(2, Limit, Empty), Header: 2, Varint: true),
         Ended("\n"), Ended("ab", keep: true), Ended("aab"), Ended("aa"),
@@ -18,10 +20,13 @@ internal sealed record SlowFrames(string Name, FrameFormat Format, int Prefix = 
     ];
 
     private static SlowFrames Prefixed(int bytes, bool little = false, bool itself = false, int header = 0) =>
-        new($"prefix {bytes} {little} {itself} {header}", FrameFormat.LengthPrefix(bytes, little, itself, header, Limit, Empty), bytes, little, itself, header);
+        new($"prefix {bytes} {little} {itself} {header}",
+            FrameFormat.LengthPrefix(bytes, little, itself, header, Limit, Empty), bytes, little, itself, header);
 
     private static SlowFrames Ended(string by, bool keep = false) =>
-        new($"delimiter {by} {keep}", FrameFormat.Delimited(System.Text.Encoding.ASCII.GetBytes(by), keep, Limit, Empty), Delimiter: by, Keep: keep);
+        new($"delimiter {by} {keep}",
+            FrameFormat.Delimited(System.Text.Encoding.ASCII.GetBytes(by), keep, Limit, Empty), Delimiter: by,
+            Keep: keep);
 
     // The messages, each as start and length; the error, if any; and the start of the incomplete frame.
     internal FrameError Find(ReadOnlySpan<byte> all, Span<(int Start, int Length)> found, out int count, out int rest)
@@ -72,7 +77,8 @@ internal sealed record SlowFrames(string Name, FrameFormat Format, int Prefix = 
         return Take(all, start, number, ref length, ref end, Limit);
     }
 
-    private static FrameError Take(ReadOnlySpan<byte> all, int start, UInt128 number, ref int length, ref int end, int limit)
+    private static FrameError Take(ReadOnlySpan<byte> all, int start, UInt128 number, ref int length,
+        ref int end, int limit)
     {
         if (number > (UInt128)limit) return FrameError.TooLong;
         length = (int)number;

@@ -20,7 +20,11 @@ public sealed class ExitUnderLoad
         List<int> codes = [];
         for (int i = 0; i < Children; i++)
         {
-            ProcessStartInfo start = new("dotnet", [typeof(ExitUnderLoad).Assembly.Location]) { RedirectStandardOutput = true, RedirectStandardError = true };
+            ProcessStartInfo start = new("dotnet", [typeof(ExitUnderLoad).Assembly.Location])
+            {
+                RedirectStandardOutput = true,
+                RedirectStandardError = true
+            };
             start.Environment[Variable] = "1";
             start.Environment["DOTNET_STARTUP_HOOKS"] = typeof(ExitUnderLoad).Assembly.Location;
             using Process child = Process.Start(start)!;
@@ -39,7 +43,8 @@ public sealed class ExitUnderLoad
         if (Environment.GetEnvironmentVariable(Variable) is null) return;
         // Initialized before the framework's cryptography initializes libssl in its own way.
         if (!OpenSslLibrary.IsUsable) Environment.Exit(1);
-        OpenSslProfile server = new(TestCertificates.ServerOptions, true), client = new(TestCertificates.ClientOptions, false);
+        OpenSslProfile server = new(TestCertificates.ServerOptions, true),
+            client = new(TestCertificates.ClientOptions, false);
         using CountdownEvent busy = new(Threads);
         for (int i = 0; i < Threads; i++) new Thread(() => Work(server, client, busy)) { IsBackground = true }.Start();
         busy.Wait();

@@ -85,7 +85,8 @@ public abstract class KeyUpdateSuite
     [Theory]
     [InlineData(false)]
     [InlineData(true)]
-    public void Key_updates_that_request_one_from_an_end_that_never_sends_are_answered_or_end_the_connection(bool clientIsBad)
+    public void Key_updates_that_request_one_from_an_end_that_never_sends_are_answered_or_end_the_connection(
+        bool clientIsBad)
     {
         (TlsPair pair, TlsEnd bad, TlsEnd good) = Meet(clientIsBad);
         using (pair)
@@ -113,19 +114,22 @@ public abstract class KeyUpdateSuite
         }
     }
 
-    private static long AnsweredBy(TlsPair pair, bool clientIsBad) => clientIsBad ? pair.Moved.FromServer : pair.Moved.FromClient;
+    private static long AnsweredBy(TlsPair pair, bool clientIsBad) =>
+        clientIsBad ? pair.Moved.FromServer : pair.Moved.FromClient;
 }
 
 public sealed class SslStreamKeyUpdateTests : KeyUpdateSuite
 {
-    private protected override TlsProfile Prepare(TlsOptions options, bool isServer) => new SslStreamProfile(options, isServer);
+    private protected override TlsProfile Prepare(TlsOptions options, bool isServer) =>
+        new SslStreamProfile(options, isServer);
 
     private protected override int MostUnanswered => SslStreamLayer.MostUnanswered;
 }
 
 public sealed class OpenSslKeyUpdateTests : KeyUpdateSuite
 {
-    private protected override TlsProfile Prepare(TlsOptions options, bool isServer) => OpenSslRig.Prepare(options, isServer);
+    private protected override TlsProfile Prepare(TlsOptions options, bool isServer) =>
+        OpenSslRig.Prepare(options, isServer);
 
     // It writes responses immediately.
     private protected override int MostUnanswered => int.MaxValue;

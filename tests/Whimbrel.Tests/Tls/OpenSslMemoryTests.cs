@@ -24,7 +24,8 @@ public sealed class OpenSslMemoryTests
             grown.Add(OpenSslEcho.NativeBytes() - before);
         }
 
-        Assert.True(grown.Count(static g => g < 20_000) >= 2, $"bytes more in use by malloc, for each series of 500: {string.Join(", ", grown)}");
+        Assert.True(grown.Count(static g => g < 20_000) >= 2,
+            $"bytes more in use by malloc, for each series of 500: {string.Join(", ", grown)}");
     }
 
     private static void Turn(OpenSslProfile server, OpenSslProfile client, int count)
@@ -38,7 +39,8 @@ public sealed class OpenSslMemoryTests
     [Fact]
     public void An_idle_connection_takes_no_more_than_20_KiB()
     {
-        OpenSslProfile server = OpenSslRig.Prepare(TestCertificates.ServerOptions, true), client = OpenSslRig.Prepare(TestCertificates.ClientOptions, false);
+        OpenSslProfile server = OpenSslRig.Prepare(TestCertificates.ServerOptions, true),
+            client = OpenSslRig.Prepare(TestCertificates.ClientOptions, false);
         // Both ends are in this process, and each is one connection. The runtime allocates with malloc as well (its
         // compiler does so in a thread of its own), which adds to a series and takes nothing from what a connection
         // needs: the smallest of up to five series counts.

@@ -16,13 +16,17 @@ internal static class OpenSslRig
         return new OpenSslProfile(options, isServer);
     }
 
-    internal static TlsPair Pair(TlsOptions? server = null, TlsOptions? client = null, int split = int.MaxValue, int outputBytes = 32 * 1024) =>
-        new(Prepare(server ?? TestCertificates.ServerOptions, true), Prepare(client ?? TestCertificates.ClientOptions, false), "chat.test", split, outputBytes);
+    internal static TlsPair Pair(TlsOptions? server = null, TlsOptions? client = null, int split = int.MaxValue,
+        int outputBytes = 32 * 1024) =>
+        new(Prepare(server ?? TestCertificates.ServerOptions, true),
+            Prepare(client ?? TestCertificates.ClientOptions, false), "chat.test", split, outputBytes);
 
-    internal static TlsOptions Client(SslProtocols version) => new() { HostName = "chat.test", Roots = TestCertificates.Roots, Protocols = version };
+    internal static TlsOptions Client(SslProtocols version) =>
+        new() { HostName = "chat.test", Roots = TestCertificates.Roots, Protocols = version };
 
     /// <summary>Makes the peer send a key update with its next bytes.</summary>
-    internal static void UpdateKeys(TlsEnd end, int kind) => Assert.Equal(1, SslKeyUpdate(((OpenSslLayer)end.Layer!).Native, kind));
+    internal static void UpdateKeys(TlsEnd end, int kind) =>
+        Assert.Equal(1, SslKeyUpdate(((OpenSslLayer)end.Layer!).Native, kind));
 
     /// <summary>Makes the peer start a renegotiation with its next bytes. TLS 1.2 and older only.</summary>
     internal static void Renegotiate(TlsEnd end)

@@ -19,7 +19,8 @@ public sealed class OpenSslTests
     {
         // The second UTCTime of a certificate is its notAfter. An invalid date is only detected in OpenSSL's callback.
         byte[] der = TestCertificates.Server.RawData;
-        int from = 2 + der.AsSpan().IndexOf((ReadOnlySpan<byte>)[0x17, 0x0D]), to = from + der.AsSpan(from).IndexOf((ReadOnlySpan<byte>)[0x17, 0x0D]) + 2;
+        int from = 2 + der.AsSpan().IndexOf((ReadOnlySpan<byte>)[0x17, 0x0D]),
+            to = from + der.AsSpan(from).IndexOf((ReadOnlySpan<byte>)[0x17, 0x0D]) + 2;
         der.AsSpan(to, 12).Fill((byte)'X');
         using X509Certificate2 leaf = X509CertificateLoader.LoadCertificate(der);
         Assert.Throws<System.Security.Cryptography.CryptographicException>(() => leaf.NotAfter);
@@ -61,7 +62,8 @@ public sealed class OpenSslTests
     [InlineData(SslProtocols.Tls13)]
     public void A_connection_that_is_cut_at_any_byte_of_the_handshake_ends_and_leaves_nothing(SslProtocols version)
     {
-        OpenSslProfile server = OpenSslRig.Prepare(TestCertificates.ServerOptions, true), client = OpenSslRig.Prepare(OpenSslRig.Client(version), false);
+        OpenSslProfile server = OpenSslRig.Prepare(TestCertificates.ServerOptions, true),
+            client = OpenSslRig.Prepare(OpenSslRig.Client(version), false);
         using TlsPair measure = new TlsPair(server, client).Shake();
         long all = measure.Moved.FromClient + measure.Moved.FromServer;
         for (int cut = 0; cut < all; cut += 13)
@@ -71,7 +73,8 @@ public sealed class OpenSslTests
             int left = cut;
             while (left > 0)
             {
-                (TlsEnd from, TlsEnd to) = pair.Client.Output.Count > 0 ? (pair.Client, pair.Server) : (pair.Server, pair.Client);
+                (TlsEnd from, TlsEnd to) =
+                    pair.Client.Output.Count > 0 ? (pair.Client, pair.Server) : (pair.Server, pair.Client);
                 int count = Math.Min(left, from.Output.Count);
                 if (count == 0) break;
                 byte[] piece = [.. from.Output.Take(count)];
@@ -83,7 +86,8 @@ public sealed class OpenSslTests
             bool serverWasReady = pair.Server.IsReady, clientWasReady = pair.Client.IsReady;
             pair.Server.EndOfInput();
             pair.Client.EndOfInput();
-            if (pair.Server.Layer is not null) Assert.Equal([serverWasReady ? TlsStep.Truncated : TlsStep.Refused], pair.Server.Ends);
+            if (pair.Server.Layer is not null)
+                Assert.Equal([serverWasReady ? TlsStep.Truncated : TlsStep.Refused], pair.Server.Ends);
             Assert.Equal([clientWasReady ? TlsStep.Truncated : TlsStep.Refused], pair.Client.Ends);
         }
     }
@@ -95,7 +99,8 @@ public sealed class OpenSslTests
         {
             Random random = new(seed);
             SslProtocols version = random.Next(2) == 0 ? SslProtocols.Tls12 : SslProtocols.Tls13;
-            using TlsPair pair = OpenSslRig.Pair(client: OpenSslRig.Client(version), split: random.Next(1, 3000), outputBytes: random.Next(CipherBlock.LeastBytes, 40_000)).Shake();
+            using TlsPair pair = OpenSslRig.Pair(client: OpenSslRig.Client(version), split: random.Next(1, 3000),
+                outputBytes: random.Next(CipherBlock.LeastBytes, 40_000)).Shake();
             List<byte> toServer = [], toClient = [];
             pair.Server.StopAfter = 1;
             for (int i = 0; i < 60; i++)
@@ -117,7 +122,8 @@ public sealed class OpenSslTests
             }
 
             pair.Move();
-            for (int i = 0; i < 5000 && (pair.Server.WaitingInput > 0 || pair.Server.Plain.Count < toServer.Count); i++) pair.Server.Receive();
+            for (int i = 0; i < 5000 && (pair.Server.WaitingInput > 0 || pair.Server.Plain.Count < toServer.Count); i++)
+                pair.Server.Receive();
             pair.Move();
             Assert.Equal(toServer.ToArray(), pair.Server.Plain.ToArray());
             Assert.Equal(toClient.ToArray(), pair.Client.Plain.ToArray());
@@ -152,14 +158,16 @@ public sealed class OpenSslTests
             Assert.True(all.AsSpan().StartsWith(to.Plain.ToArray()), $"seed {seed}");
             foreach (TlsEnd end in (TlsEnd[])[to, from])
             {
-                if (end.Ends is [TlsStep.Refused, ..]) Assert.False(string.IsNullOrEmpty(end.Fault.Message), $"seed {seed}");
+                if (end.Ends is [TlsStep.Refused, ..])
+                    Assert.False(string.IsNullOrEmpty(end.Fault.Message), $"seed {seed}");
             }
         }
     }
 
     private static void Step(TlsPair pair)
     {
-        (TlsEnd from, TlsEnd to) = pair.Client.Output.Count > 0 ? (pair.Client, pair.Server) : (pair.Server, pair.Client);
+        (TlsEnd from, TlsEnd to) =
+            pair.Client.Output.Count > 0 ? (pair.Client, pair.Server) : (pair.Server, pair.Client);
         byte[] piece = [.. from.Output];
         from.Output.Clear();
         to.Feed(piece);
@@ -194,7 +202,8 @@ public sealed class OpenSslTests
     [InlineData(SslProtocols.Tls13)]
     public void A_client_with_a_certificate_over_an_intermediate_resumes_and_is_judged_again(SslProtocols version)
     {
-        X509Certificate2 leaf = TestCertificates.Make("deep client", forServers: false, issuer: TestCertificates.Intermediate);
+        X509Certificate2 leaf = TestCertificates.Make("deep client", forServers: false,
+            issuer: TestCertificates.Intermediate);
         int judged = 0;
         bool isWelcome = true;
         OpenSslProfile server = OpenSslRig.Prepare(
@@ -211,7 +220,13 @@ public sealed class OpenSslTests
             },
             true);
         OpenSslProfile client = OpenSslRig.Prepare(
-            new TlsOptions { HostName = "chat.test", Roots = TestCertificates.Roots, Protocols = version, Certificate = TlsCertificate.From(leaf, [TestCertificates.Intermediate]) }, false);
+            new TlsOptions
+            {
+                HostName = "chat.test",
+                Roots = TestCertificates.Roots,
+                Protocols = version,
+                Certificate = TlsCertificate.From(leaf, [TestCertificates.Intermediate])
+            }, false);
         for (int i = 0; i < 3; i++)
         {
             using TlsPair pair = new TlsPair(server, client).Shake();
@@ -231,8 +246,13 @@ public sealed class OpenSslTests
     [Fact]
     public void Ticket_keys_are_replaced_after_their_life_and_old_tickets_only_cost_a_full_handshake()
     {
-        TlsOptions options = new() { Certificate = TlsCertificate.From(TestCertificates.Server), TicketKeyLifetime = TimeSpan.FromHours(1) };
-        OpenSslProfile server = OpenSslRig.Prepare(options, true), client = OpenSslRig.Prepare(TestCertificates.ClientOptions, false);
+        TlsOptions options = new()
+        {
+            Certificate = TlsCertificate.From(TestCertificates.Server),
+            TicketKeyLifetime = TimeSpan.FromHours(1)
+        };
+        OpenSslProfile server = OpenSslRig.Prepare(options, true),
+            client = OpenSslRig.Prepare(TestCertificates.ClientOptions, false);
         TlsKeyPair pair = options.Certificate.Take();
         OpenSslSetup first = server.SetupFor(pair);
         Assert.Same(first, server.SetupFor(pair, first.MadeAtMs + 3_599_999));
@@ -256,8 +276,14 @@ public sealed class OpenSslTests
     [InlineData(3)]
     public void A_server_issues_the_configured_number_of_tickets(int count)
     {
-        TlsOptions options = new() { Certificate = TlsCertificate.From(TestCertificates.Server), TicketCount = count, TicketLifetime = TimeSpan.FromSeconds(90) };
-        OpenSslProfile client = OpenSslRig.Prepare(TestCertificates.ClientOptions, false), server = OpenSslRig.Prepare(options, true);
+        TlsOptions options = new()
+        {
+            Certificate = TlsCertificate.From(TestCertificates.Server),
+            TicketCount = count,
+            TicketLifetime = TimeSpan.FromSeconds(90)
+        };
+        OpenSslProfile client = OpenSslRig.Prepare(TestCertificates.ClientOptions, false),
+            server = OpenSslRig.Prepare(options, true);
         using TlsPair pair = new TlsPair(server, client).Shake();
         pair.Talk();
         Assert.Equal(count > 0 ? 1 : 0, client.Sessions.Count);
@@ -270,7 +296,8 @@ public sealed class OpenSslTests
     public void A_client_keeps_the_newest_session_of_a_bounded_number_of_names()
     {
         OpenSslProfile server = OpenSslRig.Prepare(TestCertificates.ServerOptions, true);
-        OpenSslProfile client = OpenSslRig.Prepare(new TlsOptions { PinnedKeys = [TlsCertificate.PinOf(TestCertificates.Server)] }, false);
+        OpenSslProfile client =
+            OpenSslRig.Prepare(new TlsOptions { PinnedKeys = [TlsCertificate.PinOf(TestCertificates.Server)] }, false);
         for (int i = 0; i < OpenSslSessions.MostNames + 40; i++)
         {
             using TlsPair pair = new TlsPair(server, client, $"n{i}.test").Shake();
@@ -296,7 +323,8 @@ public sealed class OpenSslTests
         {
             Write(file, TestCertificates.Make("before", "chat.test"));
             TlsOptions options = new() { Certificate = TlsCertificate.FromPemFile(file) };
-            OpenSslProfile server = OpenSslRig.Prepare(options, true), client = OpenSslRig.Prepare(TestCertificates.ClientOptions, false);
+            OpenSslProfile server = OpenSslRig.Prepare(options, true),
+                client = OpenSslRig.Prepare(TestCertificates.ClientOptions, false);
             using TlsPair running = new TlsPair(server, client).Shake();
             running.Talk();
             TlsPair half = new(server, client);
@@ -334,14 +362,17 @@ public sealed class OpenSslTests
     [Fact]
     public void Keys_of_both_kinds_are_shared_with_the_framework_or_copied()
     {
-        foreach (X509Certificate2 leaf in (X509Certificate2[])[TestCertificates.Server, TestCertificates.Make("rsa", "chat.test", rsaBits: 2048)])
+        foreach (X509Certificate2 leaf in (X509Certificate2[])[TestCertificates.Server,
+            TestCertificates.Make("rsa", "chat.test", rsaBits: 2048)])
         {
             using TlsPair pair = OpenSslRig.Pair(new TlsOptions { Certificate = TlsCertificate.From(leaf) }).Shake();
             pair.Talk();
-            OpenSslSetup setup = OpenSslRig.Prepare(TestCertificates.ServerOptions, true).SetupFor(TestCertificates.ServerOptions.Certificate!.Take());
+            OpenSslSetup setup = OpenSslRig.Prepare(TestCertificates.ServerOptions, true)
+                .SetupFor(TestCertificates.ServerOptions.Certificate!.Take());
             using AsymmetricAlgorithm key = (AsymmetricAlgorithm?)leaf.GetECDsaPrivateKey() ?? leaf.GetRSAPrivateKey()!;
             // The private key does not match the present certificate, which is detected.
-            Assert.Equal(ReferenceEquals(leaf, TestCertificates.Server), OpenSslKey.GiveCopy(setup.Handle, key) && OpenSslApi.ContextCheckPrivateKey(setup.Handle) == 1);
+            Assert.Equal(ReferenceEquals(leaf, TestCertificates.Server),
+                OpenSslKey.GiveCopy(setup.Handle, key) && OpenSslApi.ContextCheckPrivateKey(setup.Handle) == 1);
             GC.KeepAlive(setup);
         }
     }
@@ -349,18 +380,31 @@ public sealed class OpenSslTests
     [Fact]
     public void Suites_of_one_version_only_leave_the_other_version_out_and_an_unknown_one_is_named()
     {
-        TlsOptions classic = new() { Certificate = TlsCertificate.From(TestCertificates.Server), CipherSuites = [TlsCipherSuite.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, TlsCipherSuite.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256] };
+        TlsOptions classic = new()
+        {
+            Certificate = TlsCertificate.From(TestCertificates.Server),
+            CipherSuites = [TlsCipherSuite.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+                TlsCipherSuite.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256]
+        };
         using TlsPair pair = OpenSslRig.Pair(classic).Shake();
         pair.Talk();
         Assert.Equal(SslProtocols.Tls12, pair.Server.Layer!.Info.Protocol);
         Assert.Equal(TlsCipherSuite.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, pair.Server.Layer.Info.CipherSuite);
 
         // The server's order of preference counts.
-        TlsOptions reversed = new() { Certificate = TlsCertificate.From(TestCertificates.Server), CipherSuites = [.. classic.CipherSuites.Reverse()] };
+        TlsOptions reversed = new()
+        {
+            Certificate = TlsCertificate.From(TestCertificates.Server),
+            CipherSuites = [.. classic.CipherSuites.Reverse()]
+        };
         using TlsPair other = OpenSslRig.Pair(reversed).Shake();
         Assert.Equal(TlsCipherSuite.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, other.Server.Layer!.Info.CipherSuite);
 
-        ArgumentException unknown = Assert.Throws<ArgumentException>(() => OpenSslRig.Prepare(new TlsOptions { Certificate = TlsCertificate.From(TestCertificates.Server), CipherSuites = [TlsCipherSuite.TLS_KRB5_WITH_DES_CBC_SHA] }, true));
+        ArgumentException unknown = Assert.Throws<ArgumentException>(() => OpenSslRig.Prepare(new TlsOptions
+        {
+            Certificate = TlsCertificate.From(TestCertificates.Server),
+            CipherSuites = [TlsCipherSuite.TLS_KRB5_WITH_DES_CBC_SHA]
+        }, true));
         Assert.Contains("TLS_KRB5_WITH_DES_CBC_SHA", unknown.Message, StringComparison.Ordinal);
     }
 
@@ -406,7 +450,9 @@ public sealed class OpenSslTests
     [Fact]
     public void It_stays_away_where_the_framework_may_use_another_OpenSSL()
     {
-        Assert.Contains("DOTNET_OPENSSL_VERSION_OVERRIDE", OpenSslLibrary.Load(static name => name == "DOTNET_OPENSSL_VERSION_OVERRIDE" ? "1.1" : null).Refusal ?? "", StringComparison.Ordinal);
+        Assert.Contains("DOTNET_OPENSSL_VERSION_OVERRIDE",
+            OpenSslLibrary.Load(static name => name == "DOTNET_OPENSSL_VERSION_OVERRIDE" ? "1.1" : null).Refusal ?? "",
+            StringComparison.Ordinal);
         if (OpenSslLibrary.IsUsable) Assert.StartsWith("3.", OpenSslLibrary.Version, StringComparison.Ordinal);
     }
 
@@ -415,9 +461,11 @@ public sealed class OpenSslTests
     {
         Assert.SkipUnless(OpenSslLibrary.IsUsable, OpenSslLibrary.Refusal ?? "");
         TlsCertificate certificate = TlsCertificate.From(TestCertificates.Server);
-        TlsProfile asked = TlsSelector.Prepare(new TlsOptions { Certificate = certificate, Provider = TlsProvider.OpenSsl }, isServer: true);
+        TlsProfile asked = TlsSelector.Prepare(
+            new TlsOptions { Certificate = certificate, Provider = TlsProvider.OpenSsl }, isServer: true);
         Assert.Equal((TlsProvider.OpenSsl, "TlsOptions.Provider says so"), (asked.Provider, asked.Reason));
-        TlsProfile needed = TlsSelector.Prepare(new TlsOptions { Certificate = certificate, TicketCount = 2 }, isServer: true);
+        TlsProfile needed = TlsSelector.Prepare(new TlsOptions { Certificate = certificate, TicketCount = 2 },
+            isServer: true);
         Assert.Equal((TlsProvider.OpenSsl, "Auto: TicketCount needs it"), (needed.Provider, needed.Reason));
         TlsProfile best = TlsSelector.Prepare(new TlsOptions { Certificate = certificate }, isServer: true);
         Assert.Equal((TlsProvider.OpenSsl, "Auto: OpenSsl can do everything, for less"), (best.Provider, best.Reason));
@@ -428,7 +476,8 @@ public sealed class OpenSslTests
     [Fact]
     public void Messages_allocate_nothing()
     {
-        using OpenSslEcho echo = new(TestCertificates.ServerOptions, new TlsOptions { HostName = "chat.test", Roots = TestCertificates.Roots });
+        using OpenSslEcho echo = new(TestCertificates.ServerOptions,
+            new TlsOptions { HostName = "chat.test", Roots = TestCertificates.Roots });
         Assert.Equal(0, Allocated.By(() =>
         {
             for (int i = 0; i < 1000; i++) echo.PingPong(32);

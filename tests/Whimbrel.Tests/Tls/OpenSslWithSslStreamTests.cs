@@ -5,5 +5,6 @@ namespace Whimbrel.Tests.Tls;
 /// <summary>OpenSSL on one side and SslStream on the other.</summary>
 public sealed class OpenSslWithSslStreamTests : TlsLayerSuite
 {
-    private protected override TlsProfile Prepare(TlsOptions options, bool isServer) => OpenSslRig.Prepare(options, isServer);
+    private protected override TlsProfile Prepare(TlsOptions options, bool isServer) =>
+        OpenSslRig.Prepare(options, isServer);
 }

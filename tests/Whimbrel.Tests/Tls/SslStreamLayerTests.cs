@@ -6,5 +6,6 @@ public sealed class SslStreamLayerTests : TlsLayerSuite
 {
     private protected override bool SaysAlerts => false;
 
-    private protected override TlsProfile Prepare(TlsOptions options, bool isServer) => new SslStreamProfile(options, isServer);
+    private protected override TlsProfile Prepare(TlsOptions options, bool isServer) =>
+        new SslStreamProfile(options, isServer);
 }

@@ -7,7 +7,9 @@ public sealed class SslStreamWithOpenSslTests : TlsLayerSuite
 {
     private protected override bool SaysAlerts => false;
 
-    private protected override TlsProfile Prepare(TlsOptions options, bool isServer) => new SslStreamProfile(options, isServer);
+    private protected override TlsProfile Prepare(TlsOptions options, bool isServer) =>
+        new SslStreamProfile(options, isServer);
 
-    private protected override TlsProfile PreparePeer(TlsOptions options, bool isServer) => OpenSslRig.Prepare(options, isServer);
+    private protected override TlsProfile PreparePeer(TlsOptions options, bool isServer) =>
+        OpenSslRig.Prepare(options, isServer);
 }

@@ -21,10 +21,12 @@ public sealed class TlsCertificateTests : IDisposable
         return path;
     }
 
-    private static string Key(X509Certificate2 certificate) => certificate.GetECDsaPrivateKey()!.ExportPkcs8PrivateKeyPem();
+    private static string Key(X509Certificate2 certificate) =>
+        certificate.GetECDsaPrivateKey()!.ExportPkcs8PrivateKeyPem();
 
     private static string EncryptedKey(X509Certificate2 certificate) =>
-        certificate.GetECDsaPrivateKey()!.ExportEncryptedPkcs8PrivateKeyPem("secret", new PbeParameters(PbeEncryptionAlgorithm.Aes128Cbc, HashAlgorithmName.SHA256, 1000));
+        certificate.GetECDsaPrivateKey()!.ExportEncryptedPkcs8PrivateKeyPem("secret",
+            new PbeParameters(PbeEncryptionAlgorithm.Aes128Cbc, HashAlgorithmName.SHA256, 1000));
 
     [Fact]
     public void Certificates_come_from_PEM_and_PFX_with_and_without_password()
@@ -52,10 +54,12 @@ public sealed class TlsCertificateTests : IDisposable
         }
 
         // Both have keys here, so the leaf is the first one with a key; a real file has one key.
-        X509Certificate2Collection real = [X509CertificateLoader.LoadCertificate(TestCertificates.Intermediate.RawData), leaf];
+        X509Certificate2Collection real = [X509CertificateLoader.LoadCertificate(TestCertificates.Intermediate.RawData),
+            leaf];
         File.WriteAllBytes(pfx, real.Export(X509ContentType.Pkcs12, "secret")!);
         File.WriteAllBytes(open, real.Export(X509ContentType.Pkcs12)!);
-        foreach (TlsCertificate source in (TlsCertificate[])[TlsCertificate.FromPfxFile(pfx, "secret"), TlsCertificate.FromPfxFile(open)])
+        foreach (TlsCertificate source in (TlsCertificate[])[TlsCertificate.FromPfxFile(pfx, "secret"),
+            TlsCertificate.FromPfxFile(open)])
         {
             Assert.Null(source.Mistake);
             Assert.Equal("CN=below", source.Current.Subject);
@@ -67,8 +71,10 @@ public sealed class TlsCertificateTests : IDisposable
     public void A_certificate_covers_its_alternative_names_and_not_its_common_name()
     {
         TlsCertificate named = TlsCertificate.From(TestCertificates.Make("common.test", "chat.test", "*.rooms.test"));
-        foreach (string name in (string[])["chat.test", "a.rooms.test", "*.rooms.test"]) Assert.True(named.Covers(name), name);
-        foreach (string name in (string[])["common.test", "rooms.test", "a.b.rooms.test", "other.test"]) Assert.False(named.Covers(name), name);
+        foreach (string name in (string[])["chat.test", "a.rooms.test", "*.rooms.test"])
+            Assert.True(named.Covers(name), name);
+        foreach (string name in (string[])["common.test", "rooms.test", "a.b.rooms.test", "other.test"])
+            Assert.False(named.Covers(name), name);
         // Without a subject alternative name, where older rules used the common name.
         Assert.False(TlsCertificate.From(TestCertificates.Make("chat.test")).Covers("chat.test"));
     }
@@ -78,18 +84,25 @@ public sealed class TlsCertificateTests : IDisposable
     {
         X509Certificate2 leaf = TestCertificates.Make("x", "chat.test");
         string chain = Put("chain.pem", leaf.ExportCertificatePem());
-        Assert.StartsWith($"{chain} cannot be loaded", TlsCertificate.FromPemFile(chain).Mistake, StringComparison.Ordinal);
-        Assert.StartsWith($"{chain} cannot be loaded", TlsCertificate.FromPemFile(chain, Put("other.pem", Key(TestCertificates.Server))).Mistake, StringComparison.Ordinal);
-        Assert.Contains("cannot be loaded", TlsCertificate.FromPemFile(chain, Put("locked.pem", EncryptedKey(leaf)), "wrong").Mistake, StringComparison.Ordinal);
-        Assert.Contains("cannot be loaded", TlsCertificate.FromPfxFile(Path.Combine(_folder, "none.pfx")).Mistake, StringComparison.Ordinal);
-        Assert.Contains("has no private key", TlsCertificate.From(X509CertificateLoader.LoadCertificate(leaf.RawData)).Mistake, StringComparison.Ordinal);
-        Assert.Contains("cannot be loaded", TlsCertificate.FromStore($"nobody {Guid.NewGuid():N}").Mistake, StringComparison.Ordinal);
+        Assert.StartsWith($"{chain} cannot be loaded", TlsCertificate.FromPemFile(chain).Mistake,
+            StringComparison.Ordinal);
+        Assert.StartsWith($"{chain} cannot be loaded", TlsCertificate.FromPemFile(chain,
+            Put("other.pem", Key(TestCertificates.Server))).Mistake, StringComparison.Ordinal);
+        Assert.Contains("cannot be loaded", TlsCertificate.FromPemFile(chain, Put("locked.pem", EncryptedKey(leaf)),
+            "wrong").Mistake, StringComparison.Ordinal);
+        Assert.Contains("cannot be loaded", TlsCertificate.FromPfxFile(Path.Combine(_folder, "none.pfx")).Mistake,
+            StringComparison.Ordinal);
+        Assert.Contains("has no private key",
+            TlsCertificate.From(X509CertificateLoader.LoadCertificate(leaf.RawData)).Mistake, StringComparison.Ordinal);
+        Assert.Contains("cannot be loaded", TlsCertificate.FromStore($"nobody {Guid.NewGuid():N}").Mistake,
+            StringComparison.Ordinal);
     }
 
     [Fact]
     public void Reload_takes_the_new_files_or_throws_and_keeps_the_old()
     {
-        X509Certificate2 first = TestCertificates.Make("first", "chat.test"), second = TestCertificates.Make("second", "chat.test");
+        X509Certificate2 first = TestCertificates.Make("first", "chat.test"),
+            second = TestCertificates.Make("second", "chat.test");
         string path = Put("both.pem", first.ExportCertificatePem() + "\n" + Key(first));
         TlsCertificate source = TlsCertificate.FromPemFile(path);
         Assert.Equal("CN=first", source.Current.Subject);
@@ -107,51 +120,75 @@ public sealed class TlsCertificateTests : IDisposable
     [Fact]
     public void A_certificate_that_its_issuers_list_names_is_refused_and_no_other()
     {
-        X509Certificate2 bad = TestCertificates.Make("bad", "chat.test"), good = TestCertificates.Make("good", "chat.test");
+        X509Certificate2 bad = TestCertificates.Make("bad", "chat.test"),
+            good = TestCertificates.Make("good", "chat.test");
         CertificateRevocationListBuilder list = new();
         list.AddEntry(bad);
-        byte[] der = list.Build(TestCertificates.Root, BigInteger.One, DateTimeOffset.UtcNow.AddDays(5), HashAlgorithmName.SHA256);
+        byte[] der = list.Build(TestCertificates.Root, BigInteger.One, DateTimeOffset.UtcNow.AddDays(5),
+            HashAlgorithmName.SHA256);
         string asDer = Path.Combine(_folder, "list.crl");
         File.WriteAllBytes(asDer, der);
         string asPem = Put("list.pem", PemEncoding.WriteString("X509 CRL", der));
         foreach (string file in (string[])[asDer, asPem])
         {
-            TlsTrust trust = new(new TlsOptions { Roots = TestCertificates.Roots, RevocationLists = [file] }, isServer: false);
-            Assert.Contains("was revoked", trust.Judge(bad, (X509Certificate2Collection?)null, "chat.test"), StringComparison.Ordinal);
+            TlsTrust trust = new(new TlsOptions { Roots = TestCertificates.Roots, RevocationLists = [file] },
+                isServer: false);
+            Assert.Contains("was revoked", trust.Judge(bad, (X509Certificate2Collection?)null, "chat.test"),
+                StringComparison.Ordinal);
             Assert.Null(trust.Judge(good, (X509Certificate2Collection?)null, "chat.test"));
         }
 
-        Assert.Throws<CryptographicException>(() => new TlsTrust(new TlsOptions { RevocationLists = [Put("no.crl", "no list")] }, isServer: false));
+        Assert.Throws<CryptographicException>(
+            () => new TlsTrust(new TlsOptions { RevocationLists = [Put("no.crl", "no list")] }, isServer: false));
     }
 
     [Fact]
     public void All_lists_of_a_bundle_count_for_every_issuer_and_at_every_place_of_the_chain()
     {
-        X509Certificate2 direct = TestCertificates.Make("direct", "chat.test"), other = TestCertificates.Make("other", "chat.test", issuer: TestCertificates.OtherRoot);
+        X509Certificate2 direct = TestCertificates.Make("direct", "chat.test"),
+            other = TestCertificates.Make("other", "chat.test", issuer: TestCertificates.OtherRoot);
         X509Certificate2 below = TestCertificates.Make("below", "chat.test", issuer: TestCertificates.Intermediate);
         X509Certificate2Collection sent = [TestCertificates.Intermediate];
         // The middle list has the same issuer as the first: both count.
-        byte[][] lists = [ListOf(TestCertificates.Root, direct), ListOf(TestCertificates.Root, TestCertificates.Intermediate), ListOf(TestCertificates.OtherRoot, other)];
-        string pem = Put("bundle.pem", "# lists of today\n" + string.Join("\n", lists.Select(static l => PemEncoding.WriteString("X509 CRL", l))));
+        byte[][] lists = [ListOf(TestCertificates.Root, direct),
+            ListOf(TestCertificates.Root, TestCertificates.Intermediate), ListOf(TestCertificates.OtherRoot, other)];
+        string pem = Put("bundle.pem",
+            "# lists of today\n" + string.Join("\n", lists.Select(static l => PemEncoding.WriteString("X509 CRL", l))));
         string der = Path.Combine(_folder, "bundle.crl");
         File.WriteAllBytes(der, [.. lists.SelectMany(static l => l)]);
         foreach (string file in (string[])[pem, der])
         {
-            TlsTrust trust = new(new TlsOptions { Roots = [.. TestCertificates.Roots, new X509Certificate2(TestCertificates.OtherRoot)], RevocationLists = [file] }, isServer: false);
-            Assert.Contains("'CN=direct' was revoked", trust.Judge(direct, (X509Certificate2Collection?)null, "chat.test"), StringComparison.Ordinal);
-            Assert.Contains("'CN=Whimbrel test intermediate' was revoked", trust.Judge(below, sent, "chat.test"), StringComparison.Ordinal);
-            Assert.Contains("'CN=other' was revoked", trust.Judge(other, (X509Certificate2Collection?)null, "chat.test"), StringComparison.Ordinal);
-            Assert.Null(trust.Judge(TestCertificates.Make("fine", "chat.test"), (X509Certificate2Collection?)null, "chat.test"));
+            TlsTrust trust = new(new TlsOptions
+            {
+                Roots = [.. TestCertificates.Roots, new X509Certificate2(TestCertificates.OtherRoot)],
+                RevocationLists = [file]
+            }, isServer: false);
+            Assert.Contains("'CN=direct' was revoked",
+                trust.Judge(direct, (X509Certificate2Collection?)null, "chat.test"), StringComparison.Ordinal);
+            Assert.Contains("'CN=Whimbrel test intermediate' was revoked", trust.Judge(below, sent, "chat.test"),
+                StringComparison.Ordinal);
+            Assert.Contains("'CN=other' was revoked",
+                trust.Judge(other, (X509Certificate2Collection?)null, "chat.test"), StringComparison.Ordinal);
+            Assert.Null(trust.Judge(TestCertificates.Make("fine", "chat.test"), (X509Certificate2Collection?)null,
+                "chat.test"));
         }
 
         // A serial number with a leading zero, which the two sides write differently.
         X509Certificate2 zero = OnCurve("1.3.132.0.34");
-        TlsTrust numbers = new(new TlsOptions { Roots = TestCertificates.Roots, RevocationLists = [Put("zero.pem", PemEncoding.WriteString("X509 CRL", ListOf(TestCertificates.Root, zero)))] }, isServer: false);
-        Assert.Contains("was revoked", numbers.Judge(zero, (X509Certificate2Collection?)null, "chat.test"), StringComparison.Ordinal);
+        TlsTrust numbers = new(new TlsOptions
+        {
+            Roots = TestCertificates.Roots,
+            RevocationLists =
+                [Put("zero.pem", PemEncoding.WriteString("X509 CRL", ListOf(TestCertificates.Root, zero)))]
+        }, isServer: false);
+        Assert.Contains("was revoked", numbers.Judge(zero, (X509Certificate2Collection?)null, "chat.test"),
+            StringComparison.Ordinal);
 
         // A list of another issuer has no effect, even if it has the same serial number.
-        string foreign = Put("foreign.pem", PemEncoding.WriteString("X509 CRL", ListOf(TestCertificates.OtherRoot, direct)));
-        TlsTrust elsewhere = new(new TlsOptions { Roots = TestCertificates.Roots, RevocationLists = [foreign] }, isServer: false);
+        string foreign = Put("foreign.pem",
+            PemEncoding.WriteString("X509 CRL", ListOf(TestCertificates.OtherRoot, direct)));
+        TlsTrust elsewhere = new(new TlsOptions { Roots = TestCertificates.Roots, RevocationLists = [foreign] },
+            isServer: false);
         Assert.Null(elsewhere.Judge(direct, (X509Certificate2Collection?)null, "chat.test"));
     }
 
@@ -164,7 +201,8 @@ public sealed class TlsCertificateTests : IDisposable
         byte[] delta = DeltaOf(TestCertificates.Root);
         (string Name, byte[] Bytes, string Words)[] cases =
         [
-            ("mixed.pem", Encoding.ASCII.GetBytes(pem + "\n" + TestCertificates.Root.ExportCertificatePem()), "there is a CERTIFICATE in it"),
+            ("mixed.pem", Encoding.ASCII.GetBytes(pem + "\n" + TestCertificates.Root.ExportCertificatePem()),
+                "there is a CERTIFICATE in it"),
             ("cut.pem", Encoding.ASCII.GetBytes(pem + "\n" + pem[..^30]), "broken"),
             ("cut.crl", [.. list, .. list.AsSpan(0, list.Length - 3)], "no whole one"),
             ("tail.crl", [.. list, 1, 2, 3], "no whole one"),
@@ -175,7 +213,8 @@ public sealed class TlsCertificateTests : IDisposable
         {
             string file = Path.Combine(_folder, name);
             File.WriteAllBytes(file, bytes);
-            CryptographicException e = Assert.Throws<CryptographicException>(() => new TlsTrust(new TlsOptions { RevocationLists = [file] }, isServer: false));
+            CryptographicException e = Assert.Throws<CryptographicException>(
+                () => new TlsTrust(new TlsOptions { RevocationLists = [file] }, isServer: false));
             Assert.Contains(file, e.Message, StringComparison.Ordinal);
             Assert.Contains(words, e.Message, StringComparison.Ordinal);
         }
@@ -185,14 +224,24 @@ public sealed class TlsCertificateTests : IDisposable
     public void Keys_and_hashes_are_known_in_every_encoding()
     {
         X509Certificate2 weakRoot = TestCertificates.MakeRsaRoot("weak root", 1024);
-        TlsTrust trust = new(new TlsOptions { Roots = [.. TestCertificates.Roots, new X509Certificate2(TestCertificates.RsaRoot), new X509Certificate2(weakRoot)] }, isServer: false);
+        TlsTrust trust = new(new TlsOptions
+        {
+            Roots = [.. TestCertificates.Roots,
+                new X509Certificate2(TestCertificates.RsaRoot), new X509Certificate2(weakRoot)]
+        }, isServer: false);
         string? Judge(X509Certificate2 leaf) => trust.Judge(leaf, (X509Certificate2Collection?)null, "chat.test");
         Assert.Null(Judge(TestCertificates.MakeRsa("pss", 2048, HashAlgorithmName.SHA256, isPss: true)));
-        Assert.Contains("'CN=old pss' is signed with SHA-1", Judge(TestCertificates.MakeRsa("old pss", 2048, HashAlgorithmName.SHA1, isPss: true)), StringComparison.Ordinal);
-        Assert.Contains("'CN=oldest' is signed with MD5", Judge(TestCertificates.MakeRsa("oldest", 2048, HashAlgorithmName.MD5)), StringComparison.Ordinal);
+        Assert.Contains("'CN=old pss' is signed with SHA-1",
+            Judge(TestCertificates.MakeRsa("old pss", 2048, HashAlgorithmName.SHA1, isPss: true)),
+            StringComparison.Ordinal);
+        Assert.Contains("'CN=oldest' is signed with MD5",
+            Judge(TestCertificates.MakeRsa("oldest", 2048, HashAlgorithmName.MD5)), StringComparison.Ordinal);
         // A root's own signature does not count, its key does.
-        Assert.Contains("'CN=weak root' has an RSA key of 1024 bits", Judge(TestCertificates.MakeRsa("below", 2048, HashAlgorithmName.SHA256, issuer: weakRoot)), StringComparison.Ordinal);
-        Assert.Contains("has a key on a curve of 192 bits", Judge(OnCurve("1.2.840.10045.3.1.1")), StringComparison.Ordinal);
+        Assert.Contains("'CN=weak root' has an RSA key of 1024 bits",
+            Judge(TestCertificates.MakeRsa("below", 2048, HashAlgorithmName.SHA256, issuer: weakRoot)),
+            StringComparison.Ordinal);
+        Assert.Contains("has a key on a curve of 192 bits", Judge(OnCurve("1.2.840.10045.3.1.1")),
+            StringComparison.Ordinal);
         Assert.Null(Judge(OnCurve("1.3.132.0.33")));
         Assert.Null(Judge(OnCurve("1.3.132.0.35")));
     }
@@ -205,7 +254,9 @@ public sealed class TlsCertificateTests : IDisposable
         names.AddDnsName("chat.test");
         request.CertificateExtensions.Add(names.Build());
         return request.Create(
-            TestCertificates.Root.SubjectName, X509SignatureGenerator.CreateForECDsa(TestCertificates.Root.GetECDsaPrivateKey()!), DateTimeOffset.UtcNow.AddDays(-1), DateTimeOffset.UtcNow.AddDays(5), [1, 2, 3]);
+            TestCertificates.Root.SubjectName,
+            X509SignatureGenerator.CreateForECDsa(TestCertificates.Root.GetECDsaPrivateKey()!),
+            DateTimeOffset.UtcNow.AddDays(-1), DateTimeOffset.UtcNow.AddDays(5), [1, 2, 3]);
     }
 
     private static byte[] ListOf(X509Certificate2 issuer, X509Certificate2 revoked)
@@ -251,13 +302,15 @@ public sealed class TlsCertificateTests : IDisposable
     [InlineData("portable", TlsProvider.Auto, "Portable (WHIMBREL_TLS says so)")]
     [InlineData("", TlsProvider.Portable, "Portable (TlsOptions.Provider says so)")]
     [InlineData("nonsense", TlsProvider.Auto, "allowed Auto, Portable, OpenSsl")]
-    public void The_variable_wins_over_the_options_and_the_reason_is_given(string variable, TlsProvider provider, string expected)
+    public void The_variable_wins_over_the_options_and_the_reason_is_given(string variable, TlsProvider provider,
+        string expected)
     {
         string? before = Environment.GetEnvironmentVariable(TlsSelector.Variable);
         try
         {
             Environment.SetEnvironmentVariable(TlsSelector.Variable, variable);
-            TlsOptions options = new() { Certificate = TlsCertificate.From(TestCertificates.Server), Provider = provider };
+            TlsOptions options =
+                new() { Certificate = TlsCertificate.From(TestCertificates.Server), Provider = provider };
             string text;
             try
             {

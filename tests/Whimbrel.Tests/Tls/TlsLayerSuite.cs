@@ -18,9 +18,11 @@ public abstract class TlsLayerSuite
     private protected abstract TlsProfile Prepare(TlsOptions options, bool isServer);
 
     /// <summary>The layer at the other end.</summary>
-    private protected virtual TlsProfile PreparePeer(TlsOptions options, bool isServer) => new SslStreamProfile(options, isServer);
+    private protected virtual TlsProfile PreparePeer(TlsOptions options, bool isServer) =>
+        new SslStreamProfile(options, isServer);
 
-    private TlsPair Pair(TlsOptions? server = null, TlsOptions? client = null, string? host = "chat.test", int split = int.MaxValue, bool testsClient = false, int outputBytes = 32 * 1024)
+    private TlsPair Pair(TlsOptions? server = null, TlsOptions? client = null, string? host = "chat.test",
+        int split = int.MaxValue, bool testsClient = false, int outputBytes = 32 * 1024)
     {
         server ??= TestCertificates.ServerOptions;
         client ??= TestCertificates.ClientOptions;
@@ -51,7 +53,12 @@ public abstract class TlsLayerSuite
         {
             foreach (SslProtocols version in (SslProtocols[])[SslProtocols.Tls12, SslProtocols.Tls13])
             {
-                using TlsPair pair = Pair(client: new TlsOptions { HostName = "chat.test", Roots = TestCertificates.Roots, Protocols = version }, split: split, testsClient: testsClient).Shake();
+                using TlsPair pair = Pair(client: new TlsOptions
+                {
+                    HostName = "chat.test",
+                    Roots = TestCertificates.Roots,
+                    Protocols = version
+                }, split: split, testsClient: testsClient).Shake();
                 pair.Talk();
                 Assert.Equal(1, pair.Server.ReadyCount);
                 Assert.Equal(1, pair.Client.ReadyCount);
@@ -110,9 +117,11 @@ public abstract class TlsLayerSuite
         {
             foreach (SslProtocols version in (SslProtocols[])[SslProtocols.Tls12, SslProtocols.Tls13])
             {
-                TlsOptions client = new() { HostName = "chat.test", Roots = TestCertificates.Roots, Protocols = version };
+                TlsOptions client =
+                    new() { HostName = "chat.test", Roots = TestCertificates.Roots, Protocols = version };
                 using TlsPair proper = Pair(client: client, testsClient: testsClient).Shake();
-                (TlsEnd tested, TlsEnd peer) = testsClient ? (proper.Client, proper.Server) : (proper.Server, proper.Client);
+                (TlsEnd tested, TlsEnd peer) =
+                    testsClient ? (proper.Client, proper.Server) : (proper.Server, proper.Client);
                 peer.Send(s_hello);
                 peer.CloseNotify();
                 proper.Move();
@@ -214,19 +223,23 @@ public abstract class TlsLayerSuite
             Names = new Dictionary<string, TlsOptions>
             {
                 ["One.Test"] = new() { Certificate = TlsCertificate.From(TestCertificates.Make("one", "one.test")) },
-                ["*.one.test"] = new() { Certificate = TlsCertificate.From(TestCertificates.Make("below one", "*.one.test")) },
-                ["a.one.test"] = new() { Certificate = TlsCertificate.From(TestCertificates.Make("a of one", "a.one.test")) },
+                ["*.one.test"] =
+                    new() { Certificate = TlsCertificate.From(TestCertificates.Make("below one", "*.one.test")) },
+                ["a.one.test"] =
+                    new() { Certificate = TlsCertificate.From(TestCertificates.Make("a of one", "a.one.test")) },
             },
         };
         TlsProfile profile = Prepare(server, true);
-        foreach ((string host, string subject) in ((string, string)[])[("one.test", "CN=one"), ("ONE.test", "CN=one"), ("b.one.test", "CN=below one"), ("a.one.test", "CN=a of one"), ("chat.test", "CN=chat.test")])
+        foreach ((string host, string subject) in ((string, string)[])[("one.test", "CN=one"), ("ONE.test", "CN=one"),
+            ("b.one.test", "CN=below one"), ("a.one.test", "CN=a of one"), ("chat.test", "CN=chat.test")])
         {
             using TlsPair pair = new TlsPair(profile, PreparePeer(TestCertificates.ClientOptions, false), host).Shake();
             Assert.Equal(subject, pair.Client.Layer?.Info?.PeerCertificate?.Subject ?? pair.Client.Fault.Message);
             pair.Talk();
         }
 
-        using TlsPair deeper = new TlsPair(profile, PreparePeer(TestCertificates.ClientOptions, false), "x.b.one.test").Shake();
+        using TlsPair deeper =
+            new TlsPair(profile, PreparePeer(TestCertificates.ClientOptions, false), "x.b.one.test").Shake();
         Assert.Equal(TlsFailure.CertificateRejected, deeper.Client.Fault.Cause);
         Assert.Contains("does not cover 'x.b.one.test'", deeper.Client.Fault.Message, StringComparison.Ordinal);
     }
@@ -236,8 +249,17 @@ public abstract class TlsLayerSuite
     {
         foreach (bool testsClient in (bool[])[false, true])
         {
-            TlsOptions server = new() { Certificate = TlsCertificate.From(TestCertificates.Server), ApplicationProtocols = ["h2", "http/1.1"] };
-            TlsOptions both = new() { HostName = "chat.test", Roots = TestCertificates.Roots, ApplicationProtocols = ["http/1.1", "h2"] };
+            TlsOptions server = new()
+            {
+                Certificate = TlsCertificate.From(TestCertificates.Server),
+                ApplicationProtocols = ["h2", "http/1.1"]
+            };
+            TlsOptions both = new()
+            {
+                HostName = "chat.test",
+                Roots = TestCertificates.Roots,
+                ApplicationProtocols = ["http/1.1", "h2"]
+            };
             using TlsPair pair = Pair(server, both, testsClient: testsClient).Shake();
             Assert.Equal("h2", pair.Server.Layer!.Info.ApplicationProtocol);
             Assert.Equal("h2", pair.Client.Layer!.Info.ApplicationProtocol);
@@ -247,7 +269,8 @@ public abstract class TlsLayerSuite
             Assert.Null(silent.Server.Layer!.Info.ApplicationProtocol);
             silent.Talk();
 
-            TlsOptions other = new() { HostName = "chat.test", Roots = TestCertificates.Roots, ApplicationProtocols = ["mqtt"] };
+            TlsOptions other =
+                new() { HostName = "chat.test", Roots = TestCertificates.Roots, ApplicationProtocols = ["mqtt"] };
             using TlsPair apart = Pair(server, other, testsClient: testsClient).Shake();
             Assert.False(apart.Server.IsReady);
             Assert.Equal(TlsFailure.NoCommonApplicationProtocol, apart.Server.Fault.Cause);
@@ -257,8 +280,10 @@ public abstract class TlsLayerSuite
     [Fact]
     public void A_client_of_another_version_gets_a_clear_message()
     {
-        TlsOptions only13 = new() { Certificate = TlsCertificate.From(TestCertificates.Server), Protocols = SslProtocols.Tls13 };
-        TlsOptions only12 = new() { HostName = "chat.test", Roots = TestCertificates.Roots, Protocols = SslProtocols.Tls12 };
+        TlsOptions only13 =
+            new() { Certificate = TlsCertificate.From(TestCertificates.Server), Protocols = SslProtocols.Tls13 };
+        TlsOptions only12 =
+            new() { HostName = "chat.test", Roots = TestCertificates.Roots, Protocols = SslProtocols.Tls12 };
         using TlsPair pair = Pair(only13, only12).Shake();
         Assert.Equal(TlsFailure.NoCommonVersion, pair.Server.Fault.Cause);
         Assert.Contains("client offers only TLS", pair.Server.Fault.Message, StringComparison.Ordinal);
@@ -268,8 +293,10 @@ public abstract class TlsLayerSuite
     [Fact]
     public void A_client_that_allows_one_version_does_not_speak_the_other()
     {
-        TlsOptions server = new() { Certificate = TlsCertificate.From(TestCertificates.Server), Protocols = SslProtocols.Tls12 };
-        TlsOptions client = new() { HostName = "chat.test", Roots = TestCertificates.Roots, Protocols = SslProtocols.Tls13 };
+        TlsOptions server =
+            new() { Certificate = TlsCertificate.From(TestCertificates.Server), Protocols = SslProtocols.Tls12 };
+        TlsOptions client =
+            new() { HostName = "chat.test", Roots = TestCertificates.Roots, Protocols = SslProtocols.Tls13 };
         using TlsPair pair = Pair(server, client, testsClient: true).Shake();
         Assert.False(pair.Client.IsReady);
         Assert.False(pair.Server.IsReady);
@@ -278,10 +305,19 @@ public abstract class TlsLayerSuite
     [Fact]
     public void Named_cipher_suites_are_used_and_without_a_common_one_there_is_no_connection()
     {
-        TlsOptions server = new() { Certificate = TlsCertificate.From(TestCertificates.Server), CipherSuites = [TlsCipherSuite.TLS_AES_128_GCM_SHA256] };
+        TlsOptions server = new()
+        {
+            Certificate = TlsCertificate.From(TestCertificates.Server),
+            CipherSuites = [TlsCipherSuite.TLS_AES_128_GCM_SHA256]
+        };
         using TlsPair pair = Pair(server).Shake();
         Assert.Equal(TlsCipherSuite.TLS_AES_128_GCM_SHA256, pair.Server.Layer!.Info.CipherSuite);
-        TlsOptions client = new() { HostName = "chat.test", Roots = TestCertificates.Roots, CipherSuites = [TlsCipherSuite.TLS_CHACHA20_POLY1305_SHA256] };
+        TlsOptions client = new()
+        {
+            HostName = "chat.test",
+            Roots = TestCertificates.Roots,
+            CipherSuites = [TlsCipherSuite.TLS_CHACHA20_POLY1305_SHA256]
+        };
         using TlsPair apart = Pair(server, client).Shake();
         Assert.False(apart.Server.IsReady);
         Assert.Equal(TlsFailure.NoCommonCipher, apart.Server.Fault.Cause);
@@ -289,7 +325,8 @@ public abstract class TlsLayerSuite
 
     // ------------------------------------------------------------------ trust
 
-    private void Refuses(TlsOptions server, TlsOptions client, string words, string? host = "chat.test", bool serverRefuses = false)
+    private void Refuses(TlsOptions server, TlsOptions client, string words, string? host = "chat.test",
+        bool serverRefuses = false)
     {
         using TlsPair pair = Pair(server, client, host, testsClient: !serverRefuses).Shake();
         TlsEnd judge = serverRefuses ? pair.Server : pair.Client;
@@ -299,19 +336,24 @@ public abstract class TlsLayerSuite
         else Assert.False(pair.Client.IsReady);
     }
 
-    private static TlsOptions With(X509Certificate2 certificate, X509Certificate2Collection? chain = null) => new() { Certificate = TlsCertificate.From(certificate, chain) };
+    private static TlsOptions With(X509Certificate2 certificate, X509Certificate2Collection? chain = null) =>
+        new() { Certificate = TlsCertificate.From(certificate, chain) };
 
     [Fact]
     public void A_client_refuses_every_bad_certificate_of_a_server_and_says_why()
     {
         TlsOptions client = TestCertificates.ClientOptions;
-        Refuses(With(TestCertificates.Server), client, "does not cover 'other.test', only chat.test, localhost", "other.test");
+        Refuses(With(TestCertificates.Server), client, "does not cover 'other.test', only chat.test, localhost",
+            "other.test");
         Refuses(With(TestCertificates.Make("old", "chat.test", fromDays: -20, toDays: -10)), client, "expired 20");
-        Refuses(With(TestCertificates.Make("young", "chat.test", fromDays: 10, toDays: 20)), client, "is not valid before 20");
+        Refuses(With(TestCertificates.Make("young", "chat.test", fromDays: 10, toDays: 20)), client,
+            "is not valid before 20");
         Refuses(With(TestCertificates.Make("self", "chat.test", selfSigned: true)), client, "self-signed");
-        Refuses(With(TestCertificates.Make("foreign", "chat.test", issuer: TestCertificates.OtherRoot)), client, "Another test root");
+        Refuses(With(TestCertificates.Make("foreign", "chat.test", issuer: TestCertificates.OtherRoot)), client,
+            "Another test root");
         Refuses(With(TestCertificates.Make("usage", "chat.test", forServers: false)), client, "not meant for this use");
-        Refuses(With(TestCertificates.Make("below", "chat.test", issuer: TestCertificates.Intermediate)), client, "Whimbrel test intermediate");
+        Refuses(With(TestCertificates.Make("below", "chat.test", issuer: TestCertificates.Intermediate)), client,
+            "Whimbrel test intermediate");
         Refuses(With(TestCertificates.Make("chat.test")), client, "no alternative names");
         Refuses(With(TestCertificates.Server), new TlsOptions(), "not among the trusted roots");
     }
@@ -319,7 +361,8 @@ public abstract class TlsLayerSuite
     [Fact]
     public void A_chain_over_an_intermediate_is_sent_and_accepted()
     {
-        TlsOptions server = With(TestCertificates.Make("below", "chat.test", issuer: TestCertificates.Intermediate), [TestCertificates.Intermediate]);
+        TlsOptions server = With(TestCertificates.Make("below", "chat.test", issuer: TestCertificates.Intermediate),
+            [TestCertificates.Intermediate]);
         using TlsPair pair = Pair(server, testsClient: false).Shake();
         pair.Talk();
         using TlsPair other = Pair(server, testsClient: true).Shake();
@@ -332,23 +375,36 @@ public abstract class TlsLayerSuite
         // The peer must be able to use it, which SslStream leaves to the system's policy.
         Assert.SkipUnless(OpenSslLibrary.IsUsable, OpenSslLibrary.Refusal ?? "");
         X509Certificate2Collection roots = [new X509Certificate2(TestCertificates.RsaRoot)];
-        X509Certificate2 weakAuthority = TestCertificates.MakeRsa("weak authority", 1024, HashAlgorithmName.SHA256, isAuthority: true);
-        X509Certificate2 oldAuthority = TestCertificates.MakeRsa("old authority", 2048, HashAlgorithmName.SHA1, isAuthority: true);
+        X509Certificate2 weakAuthority = TestCertificates.MakeRsa("weak authority", 1024, HashAlgorithmName.SHA256,
+            isAuthority: true);
+        X509Certificate2 oldAuthority = TestCertificates.MakeRsa("old authority", 2048, HashAlgorithmName.SHA1,
+            isAuthority: true);
         (X509Certificate2 Leaf, X509Certificate2? Authority, TlsWeakAlgorithms Allow, string? Words)[] cases =
         [
             (TestCertificates.MakeRsa("good", 2048, HashAlgorithmName.SHA256), null, TlsWeakAlgorithms.None, null),
-            (TestCertificates.MakeRsa("short", 1024, HashAlgorithmName.SHA256), null, TlsWeakAlgorithms.Rsa1024Key, "'CN=short' has an RSA key of 1024 bits, and 2048 are the least"),
-            (TestCertificates.MakeRsa("old", 2048, HashAlgorithmName.SHA1), null, TlsWeakAlgorithms.Sha1Signature, "'CN=old' is signed with SHA-1"),
-            (TestCertificates.MakeRsa("below", 2048, HashAlgorithmName.SHA256, issuer: weakAuthority), weakAuthority, TlsWeakAlgorithms.Rsa1024Key, "'CN=weak authority' has an RSA key of 1024 bits"),
-            (TestCertificates.MakeRsa("below", 2048, HashAlgorithmName.SHA256, issuer: oldAuthority), oldAuthority, TlsWeakAlgorithms.Sha1Signature, "'CN=old authority' is signed with SHA-1"),
+            (TestCertificates.MakeRsa("short", 1024, HashAlgorithmName.SHA256), null, TlsWeakAlgorithms.Rsa1024Key,
+                "'CN=short' has an RSA key of 1024 bits, and 2048 are the least"),
+            (TestCertificates.MakeRsa("old", 2048, HashAlgorithmName.SHA1), null, TlsWeakAlgorithms.Sha1Signature,
+                "'CN=old' is signed with SHA-1"),
+            (TestCertificates.MakeRsa("below", 2048, HashAlgorithmName.SHA256, issuer: weakAuthority), weakAuthority,
+                TlsWeakAlgorithms.Rsa1024Key, "'CN=weak authority' has an RSA key of 1024 bits"),
+            (TestCertificates.MakeRsa("below", 2048, HashAlgorithmName.SHA256, issuer: oldAuthority), oldAuthority,
+                TlsWeakAlgorithms.Sha1Signature, "'CN=old authority' is signed with SHA-1"),
         ];
         foreach ((X509Certificate2 leaf, X509Certificate2? authority, TlsWeakAlgorithms allow, string? words) in cases)
         {
             X509Certificate2Collection? sent = authority is null ? null : [authority];
-            OpenSslProfile server = OpenSslRig.Prepare(new TlsOptions { Certificate = TlsCertificate.From(leaf, sent), AllowedWeakAlgorithms = TlsWeakAlgorithms.Rsa1024Key | TlsWeakAlgorithms.Sha1Signature }, true);
-            foreach (TlsWeakAlgorithms allowed in (TlsWeakAlgorithms[])[TlsWeakAlgorithms.None, TlsWeakAlgorithms.Rsa1024Key, TlsWeakAlgorithms.Sha1Signature])
+            OpenSslProfile server = OpenSslRig.Prepare(new TlsOptions
             {
-                using TlsPair pair = new TlsPair(server, Prepare(new TlsOptions { HostName = "chat.test", Roots = roots, AllowedWeakAlgorithms = allowed }, false)).Shake();
+                Certificate = TlsCertificate.From(leaf, sent),
+                AllowedWeakAlgorithms = TlsWeakAlgorithms.Rsa1024Key | TlsWeakAlgorithms.Sha1Signature
+            }, true);
+            foreach (TlsWeakAlgorithms allowed in (TlsWeakAlgorithms[])[TlsWeakAlgorithms.None,
+                TlsWeakAlgorithms.Rsa1024Key, TlsWeakAlgorithms.Sha1Signature])
+            {
+                using TlsPair pair = new TlsPair(server,
+                    Prepare(new TlsOptions { HostName = "chat.test", Roots = roots, AllowedWeakAlgorithms = allowed },
+                        false)).Shake();
                 if ((allow & ~allowed) == 0)
                 {
                     pair.Talk();
@@ -357,7 +413,8 @@ public abstract class TlsLayerSuite
 
                 Assert.Equal(TlsFailure.CertificateRejected, pair.Client.Fault.Cause);
                 Assert.Contains(words!, pair.Client.Fault.Message, StringComparison.Ordinal);
-                Assert.Contains($"TlsOptions.AllowedWeakAlgorithms = {allow}", pair.Client.Fault.Message, StringComparison.Ordinal);
+                Assert.Contains($"TlsOptions.AllowedWeakAlgorithms = {allow}", pair.Client.Fault.Message,
+                    StringComparison.Ordinal);
             }
         }
     }
@@ -366,26 +423,46 @@ public abstract class TlsLayerSuite
     public void A_server_measures_its_clients_certificates_the_same_way()
     {
         Assert.SkipUnless(OpenSslLibrary.IsUsable, OpenSslLibrary.Refusal ?? "");
-        X509Certificate2 weak = TestCertificates.MakeRsa("weak client", 1024, HashAlgorithmName.SHA256, forServers: false);
-        OpenSslProfile client = OpenSslRig.Prepare(new TlsOptions { HostName = "chat.test", Roots = TestCertificates.Roots, Certificate = TlsCertificate.From(weak), AllowedWeakAlgorithms = TlsWeakAlgorithms.Rsa1024Key }, false);
-        foreach (TlsWeakAlgorithms allowed in (TlsWeakAlgorithms[])[TlsWeakAlgorithms.None, TlsWeakAlgorithms.Rsa1024Key])
+        X509Certificate2 weak = TestCertificates.MakeRsa("weak client", 1024, HashAlgorithmName.SHA256,
+            forServers: false);
+        OpenSslProfile client = OpenSslRig.Prepare(new TlsOptions
         {
-            TlsOptions server = new() { Certificate = TlsCertificate.From(TestCertificates.Server), ClientCertificates = TlsClientCertificates.Required, Roots = [new X509Certificate2(TestCertificates.RsaRoot)], AllowedWeakAlgorithms = allowed };
+            HostName = "chat.test",
+            Roots = TestCertificates.Roots,
+            Certificate = TlsCertificate.From(weak),
+            AllowedWeakAlgorithms = TlsWeakAlgorithms.Rsa1024Key
+        }, false);
+        foreach (TlsWeakAlgorithms allowed in (TlsWeakAlgorithms[])[TlsWeakAlgorithms.None,
+            TlsWeakAlgorithms.Rsa1024Key])
+        {
+            TlsOptions server = new()
+            {
+                Certificate = TlsCertificate.From(TestCertificates.Server),
+                ClientCertificates = TlsClientCertificates.Required,
+                Roots = [new X509Certificate2(TestCertificates.RsaRoot)],
+                AllowedWeakAlgorithms = allowed
+            };
             using TlsPair pair = new TlsPair(Prepare(server, true), client).Shake();
             if (allowed != TlsWeakAlgorithms.None) pair.Talk();
-            else Assert.Contains("'CN=weak client' has an RSA key of 1024 bits", pair.Server.Fault.Message, StringComparison.Ordinal);
+            else Assert.Contains("'CN=weak client' has an RSA key of 1024 bits", pair.Server.Fault.Message,
+                StringComparison.Ordinal);
         }
     }
 
     [Fact]
     public void A_wildcard_needs_two_labels_after_it()
     {
-        Refuses(With(TestCertificates.Make("star", "*.test")), TestCertificates.ClientOptions, "by a wildcard directly below a top-level domain (*.test)");
-        Refuses(With(TestCertificates.Make("star", "*.chat.test")), TestCertificates.ClientOptions, "does not cover 'chat.test', only *.chat.test");
-        Refuses(With(TestCertificates.Make("star", "*.chat.test")), new TlsOptions { Roots = TestCertificates.Roots }, "does not cover 'a.b.chat.test'", "a.b.chat.test");
-        using TlsPair two = Pair(With(TestCertificates.Make("star", "*.chat.test")), new TlsOptions { Roots = TestCertificates.Roots }, "www.chat.test", testsClient: true).Shake();
+        Refuses(With(TestCertificates.Make("star", "*.test")), TestCertificates.ClientOptions,
+            "by a wildcard directly below a top-level domain (*.test)");
+        Refuses(With(TestCertificates.Make("star", "*.chat.test")), TestCertificates.ClientOptions,
+            "does not cover 'chat.test', only *.chat.test");
+        Refuses(With(TestCertificates.Make("star", "*.chat.test")), new TlsOptions { Roots = TestCertificates.Roots },
+            "does not cover 'a.b.chat.test'", "a.b.chat.test");
+        using TlsPair two = Pair(With(TestCertificates.Make("star", "*.chat.test")),
+            new TlsOptions { Roots = TestCertificates.Roots }, "www.chat.test", testsClient: true).Shake();
         two.Talk();
-        using TlsPair named = Pair(With(TestCertificates.Make("both", "*.test", "chat.test")), testsClient: true).Shake();
+        using TlsPair named = Pair(With(TestCertificates.Make("both", "*.test", "chat.test")), testsClient: true)
+            .Shake();
         named.Talk();
     }
 
@@ -393,29 +470,59 @@ public abstract class TlsLayerSuite
     public void A_pinned_key_decides_alone()
     {
         X509Certificate2 self = TestCertificates.Make("self", "elsewhere.test", selfSigned: true);
-        using TlsPair pair = Pair(With(self), new TlsOptions { PinnedKeys = [TlsCertificate.PinOf(self)] }, testsClient: true).Shake();
+        using TlsPair pair =
+            Pair(With(self), new TlsOptions { PinnedKeys = [TlsCertificate.PinOf(self)] }, testsClient: true).Shake();
         pair.Talk();
-        Refuses(With(TestCertificates.Server), new TlsOptions { HostName = "chat.test", Roots = TestCertificates.Roots, PinnedKeys = [TlsCertificate.PinOf(self)] }, "none of PinnedKeys");
-        TlsOptions asked = new() { HostName = "chat.test", Roots = TestCertificates.Roots, PinnedKeys = [TlsCertificate.PinOf(TestCertificates.Server)], Verify = static _ => false };
+        Refuses(With(TestCertificates.Server), new TlsOptions
+        {
+            HostName = "chat.test",
+            Roots = TestCertificates.Roots,
+            PinnedKeys = [TlsCertificate.PinOf(self)]
+        }, "none of PinnedKeys");
+        TlsOptions asked = new()
+        {
+            HostName = "chat.test",
+            Roots = TestCertificates.Roots,
+            PinnedKeys = [TlsCertificate.PinOf(TestCertificates.Server)],
+            Verify = static _ => false
+        };
         Refuses(With(TestCertificates.Server), asked, "Verify refused");
     }
 
     [Fact]
     public void The_users_verdict_is_final_and_its_exception_a_refusal()
     {
-        using TlsPair kind = Pair(With(TestCertificates.Make("self", "chat.test", selfSigned: true)), new TlsOptions { Verify = static v => !v.IsTrusted && v.HostName == "chat.test" }, testsClient: true).Shake();
+        using TlsPair kind = Pair(With(TestCertificates.Make("self", "chat.test", selfSigned: true)),
+            new TlsOptions { Verify = static v => !v.IsTrusted && v.HostName == "chat.test" }, testsClient: true)
+            .Shake();
         kind.Talk();
-        TlsOptions strict = new() { HostName = "chat.test", Roots = TestCertificates.Roots, Verify = static _ => false };
+        TlsOptions strict =
+            new() { HostName = "chat.test", Roots = TestCertificates.Roots, Verify = static _ => false };
         Refuses(With(TestCertificates.Server), strict, "Verify refused");
-        TlsOptions broken = new() { HostName = "chat.test", Roots = TestCertificates.Roots, Verify = static _ => throw new InvalidOperationException("no mood") };
+        TlsOptions broken = new()
+        {
+            HostName = "chat.test",
+            Roots = TestCertificates.Roots,
+            Verify = static _ => throw new InvalidOperationException("no mood")
+        };
         Refuses(With(TestCertificates.Server), broken, "threw InvalidOperationException: no mood");
     }
 
     [Fact]
     public void A_server_that_requires_certificates_accepts_only_clients_with_a_valid_one()
     {
-        TlsOptions server = new() { Certificate = TlsCertificate.From(TestCertificates.Server), ClientCertificates = TlsClientCertificates.Required, Roots = TestCertificates.Roots };
-        TlsOptions Client(X509Certificate2? own) => new() { HostName = "chat.test", Roots = TestCertificates.Roots, Certificate = own is null ? null : TlsCertificate.From(own) };
+        TlsOptions server = new()
+        {
+            Certificate = TlsCertificate.From(TestCertificates.Server),
+            ClientCertificates = TlsClientCertificates.Required,
+            Roots = TestCertificates.Roots
+        };
+        TlsOptions Client(X509Certificate2? own) => new()
+        {
+            HostName = "chat.test",
+            Roots = TestCertificates.Roots,
+            Certificate = own is null ? null : TlsCertificate.From(own)
+        };
         foreach (bool testsClient in (bool[])[false, true])
         {
             using TlsPair good = Pair(server, Client(TestCertificates.Client), testsClient: testsClient).Shake();
@@ -424,19 +531,32 @@ public abstract class TlsLayerSuite
         }
 
         Refuses(server, Client(null), "gave no certificate", serverRefuses: true);
-        Refuses(server, Client(TestCertificates.Make("x", forServers: false, issuer: TestCertificates.OtherRoot)), "not among the trusted roots", serverRefuses: true);
+        Refuses(server, Client(TestCertificates.Make("x", forServers: false, issuer: TestCertificates.OtherRoot)),
+            "not among the trusted roots", serverRefuses: true);
         Refuses(server, Client(TestCertificates.Server), "not meant for this use", serverRefuses: true);
-        Refuses(server, Client(TestCertificates.Make("x", forServers: false, fromDays: -9, toDays: -5)), "expired", serverRefuses: true);
+        Refuses(server, Client(TestCertificates.Make("x", forServers: false, fromDays: -9, toDays: -5)), "expired",
+            serverRefuses: true);
     }
 
     [Fact]
     public void A_server_that_requests_certificates_accepts_clients_without_one_but_not_with_an_invalid_one()
     {
-        TlsOptions server = new() { Certificate = TlsCertificate.From(TestCertificates.Server), ClientCertificates = TlsClientCertificates.Requested, Roots = TestCertificates.Roots };
+        TlsOptions server = new()
+        {
+            Certificate = TlsCertificate.From(TestCertificates.Server),
+            ClientCertificates = TlsClientCertificates.Requested,
+            Roots = TestCertificates.Roots
+        };
         using TlsPair none = Pair(server).Shake();
         none.Talk();
         Assert.Null(none.Server.Layer!.Info.PeerCertificate);
-        TlsOptions bad = new() { HostName = "chat.test", Roots = TestCertificates.Roots, Certificate = TlsCertificate.From(TestCertificates.Make("x", forServers: false, issuer: TestCertificates.OtherRoot)) };
+        TlsOptions bad = new()
+        {
+            HostName = "chat.test",
+            Roots = TestCertificates.Roots,
+            Certificate =
+                TlsCertificate.From(TestCertificates.Make("x", forServers: false, issuer: TestCertificates.OtherRoot))
+        };
         Refuses(server, bad, "not among the trusted roots", serverRefuses: true);
     }
 
@@ -445,7 +565,8 @@ public abstract class TlsLayerSuite
     [Fact]
     public void The_users_verdict_receives_every_kind_of_error()
     {
-        void Sees(X509Certificate2 shown, SslPolicyErrors errors, X509ChainStatusFlags status, string host = "chat.test")
+        void Sees(X509Certificate2 shown, SslPolicyErrors errors, X509ChainStatusFlags status,
+            string host = "chat.test")
         {
             TlsVerification? seen = null;
             TlsOptions client = new()
@@ -462,13 +583,16 @@ public abstract class TlsLayerSuite
             };
             using TlsPair pair = Pair(With(shown), client, host, testsClient: true).Shake();
             pair.Talk();
-            Assert.Equal((errors, status, errors == SslPolicyErrors.None), (seen!.PolicyErrors, seen.ChainStatus, seen.IsTrusted));
+            Assert.Equal((errors, status, errors == SslPolicyErrors.None),
+                (seen!.PolicyErrors, seen.ChainStatus, seen.IsTrusted));
             Assert.Equal(shown.Subject, seen.Certificate!.Subject);
         }
 
         Sees(TestCertificates.Server, SslPolicyErrors.None, X509ChainStatusFlags.NoError);
-        Sees(TestCertificates.Server, SslPolicyErrors.RemoteCertificateNameMismatch, X509ChainStatusFlags.NoError, host: "elsewhere.test");
-        Sees(TestCertificates.Make("self", "chat.test", selfSigned: true), SslPolicyErrors.RemoteCertificateChainErrors, X509ChainStatusFlags.UntrustedRoot);
+        Sees(TestCertificates.Server, SslPolicyErrors.RemoteCertificateNameMismatch, X509ChainStatusFlags.NoError,
+            host: "elsewhere.test");
+        Sees(TestCertificates.Make("self", "chat.test", selfSigned: true), SslPolicyErrors.RemoteCertificateChainErrors,
+            X509ChainStatusFlags.UntrustedRoot);
         Sees(
             TestCertificates.Make("old", "chat.test", fromDays: -9, toDays: -5),
             SslPolicyErrors.RemoteCertificateChainErrors | SslPolicyErrors.RemoteCertificateNameMismatch,
@@ -487,11 +611,25 @@ public abstract class TlsLayerSuite
             return false;
         }
 
-        Refuses(With(TestCertificates.Server), new TlsOptions { HostName = "chat.test", PinnedKeys = [TlsCertificate.PinOf(TestCertificates.Client)], Verify = See }, "none of PinnedKeys");
+        Refuses(With(TestCertificates.Server), new TlsOptions
+        {
+            HostName = "chat.test",
+            PinnedKeys = [TlsCertificate.PinOf(TestCertificates.Client)],
+            Verify = See
+        }, "none of PinnedKeys");
         Assert.Equal(SslPolicyErrors.RemoteCertificateChainErrors, errors);
         X509Certificate2 weak = TestCertificates.MakeRsa("weak", 2048, HashAlgorithmName.SHA1);
-        OpenSslProfile shows = OpenSslRig.Prepare(new TlsOptions { Certificate = TlsCertificate.From(weak), AllowedWeakAlgorithms = TlsWeakAlgorithms.Sha1Signature }, true);
-        using TlsPair pair = new TlsPair(shows, Prepare(new TlsOptions { HostName = "chat.test", Roots = [new X509Certificate2(TestCertificates.RsaRoot)], Verify = See }, false)).Shake();
+        OpenSslProfile shows = OpenSslRig.Prepare(new TlsOptions
+        {
+            Certificate = TlsCertificate.From(weak),
+            AllowedWeakAlgorithms = TlsWeakAlgorithms.Sha1Signature
+        }, true);
+        using TlsPair pair = new TlsPair(shows, Prepare(new TlsOptions
+        {
+            HostName = "chat.test",
+            Roots = [new X509Certificate2(TestCertificates.RsaRoot)],
+            Verify = See
+        }, false)).Shake();
         Assert.Contains("signed with SHA-1", pair.Client.Fault.Message, StringComparison.Ordinal);
         Assert.Equal(SslPolicyErrors.RemoteCertificateChainErrors, errors);
         Assert.True((status & X509ChainStatusFlags.HasWeakSignature) != 0, $"{status}");
@@ -518,7 +656,9 @@ public abstract class TlsLayerSuite
             };
             if (!letsIn)
             {
-                Refuses(server, TestCertificates.ClientOptions, asks == TlsClientCertificates.Required ? "the client gave no certificate" : "Verify refused", serverRefuses: true);
+                Refuses(server, TestCertificates.ClientOptions,
+                    asks == TlsClientCertificates.Required ? "the client gave no certificate" : "Verify refused",
+                    serverRefuses: true);
             }
             else
             {
@@ -542,25 +682,36 @@ public abstract class TlsLayerSuite
         direct.Talk();
         X509Certificate2 below = TestCertificates.Make("below", "chat.test", issuer: TestCertificates.Intermediate);
         Refuses(With(below), client, "the peer did not send it as an intermediate");
-        using TlsPair chained = Pair(new TlsOptions { Certificate = TlsCertificate.From(below, [TestCertificates.Intermediate]) }, client, testsClient: true).Shake();
+        using TlsPair chained =
+            Pair(new TlsOptions { Certificate = TlsCertificate.From(below, [TestCertificates.Intermediate]) }, client,
+                testsClient: true).Shake();
         chained.Talk();
-        Refuses(With(TestCertificates.Make("other", "chat.test", issuer: TestCertificates.OtherRoot)), client, "not among the trusted roots");
+        Refuses(With(TestCertificates.Make("other", "chat.test", issuer: TestCertificates.OtherRoot)), client,
+            "not among the trusted roots");
         Refuses(With(TestCertificates.Make("old", "chat.test", fromDays: -9, toDays: -5)), client, "expired");
-        Refuses(With(TestCertificates.Server), new TlsOptions { HostName = "elsewhere.test", ExtraRoots = TestCertificates.Roots }, "does not cover 'elsewhere.test'", host: "elsewhere.test");
+        Refuses(With(TestCertificates.Server),
+            new TlsOptions { HostName = "elsewhere.test", ExtraRoots = TestCertificates.Roots },
+            "does not cover 'elsewhere.test'", host: "elsewhere.test");
         OptionErrors errors = new("TLS");
-        new TlsOptions { Roots = TestCertificates.Roots, ExtraRoots = TestCertificates.Roots }.Validate(errors, isServer: false);
-        Assert.Contains("Tls.ExtraRoots", Assert.Throws<ArgumentException>(errors.ThrowIfAny).Message, StringComparison.Ordinal);
+        new TlsOptions { Roots = TestCertificates.Roots, ExtraRoots = TestCertificates.Roots }.Validate(errors,
+            isServer: false);
+        Assert.Contains("Tls.ExtraRoots", Assert.Throws<ArgumentException>(errors.ThrowIfAny).Message,
+            StringComparison.Ordinal);
     }
 
     [Fact]
     public void A_name_that_is_not_checked_leaves_the_chain_to_be_checked()
     {
-        TlsOptions client = new() { HostName = "elsewhere.test", Roots = TestCertificates.Roots, ChecksHostName = false };
+        TlsOptions client =
+            new() { HostName = "elsewhere.test", Roots = TestCertificates.Roots, ChecksHostName = false };
         using TlsPair named = Pair(With(TestCertificates.Server), client, "elsewhere.test", testsClient: true).Shake();
         named.Talk();
-        using TlsPair unnamed = Pair(With(TestCertificates.Server), new TlsOptions { Roots = TestCertificates.Roots, ChecksHostName = false }, host: null, testsClient: true).Shake();
+        using TlsPair unnamed = Pair(With(TestCertificates.Server),
+            new TlsOptions { Roots = TestCertificates.Roots, ChecksHostName = false }, host: null, testsClient: true)
+            .Shake();
         unnamed.Talk();
-        Refuses(With(TestCertificates.Make("other", "elsewhere.test", issuer: TestCertificates.OtherRoot)), client, "not among the trusted roots", "elsewhere.test");
+        Refuses(With(TestCertificates.Make("other", "elsewhere.test", issuer: TestCertificates.OtherRoot)), client,
+            "not among the trusted roots", "elsewhere.test");
     }
 
     // ------------------------------------------------------------------ sessions of other names or other trust
@@ -568,8 +719,11 @@ public abstract class TlsLayerSuite
     [Fact]
     public void A_client_without_a_name_to_check_trusts_no_server()
     {
-        Refuses(With(TestCertificates.Server), new TlsOptions { Roots = TestCertificates.Roots }, "no name that it should cover", host: null);
-        using TlsPair asked = Pair(With(TestCertificates.Server), new TlsOptions { Roots = TestCertificates.Roots, Verify = static v => v.HostName is null && v.IsTrusted }, host: null, testsClient: true).Shake();
+        Refuses(With(TestCertificates.Server), new TlsOptions { Roots = TestCertificates.Roots },
+            "no name that it should cover", host: null);
+        using TlsPair asked = Pair(With(TestCertificates.Server),
+            new TlsOptions { Roots = TestCertificates.Roots, Verify = static v => v.HostName is null && v.IsTrusted },
+            host: null, testsClient: true).Shake();
         asked.Talk();
     }
 
@@ -586,7 +740,8 @@ public abstract class TlsLayerSuite
                 return verdict;
             },
         };
-        string right = TlsCertificate.PinOf(TestCertificates.Server), wrong = TlsCertificate.PinOf(TestCertificates.Client);
+        string right = TlsCertificate.PinOf(TestCertificates.Server),
+            wrong = TlsCertificate.PinOf(TestCertificates.Client);
         List<string?> seen = [];
         Refuses(With(TestCertificates.Server), Client(right, false, seen), "Verify refused");
         Assert.Equal([null], seen);
@@ -602,7 +757,8 @@ public abstract class TlsLayerSuite
         // Same name on both sides: a session cached for a name must not be used by a profile with another trust.
         string host = $"lenient{(int)version}.test";
         TlsProfile server = PreparePeer(With(TestCertificates.Make("self", host, selfSigned: true)), true);
-        TlsProfile lenient = Prepare(new TlsOptions { HostName = host, Protocols = version, Verify = static _ => true }, false);
+        TlsProfile lenient = Prepare(new TlsOptions { HostName = host, Protocols = version, Verify = static _ => true },
+            false);
         for (int i = 0; i < 2; i++)
         {
             using TlsPair pair = new TlsPair(server, lenient, host).Shake();
@@ -612,7 +768,8 @@ public abstract class TlsLayerSuite
             pair.Move();
         }
 
-        TlsProfile strict = Prepare(new TlsOptions { HostName = host, Protocols = version, Roots = TestCertificates.Roots }, false);
+        TlsProfile strict =
+            Prepare(new TlsOptions { HostName = host, Protocols = version, Roots = TestCertificates.Roots }, false);
         using TlsPair refused = new TlsPair(server, strict, host).Shake();
         Assert.False(refused.Client.IsReady);
         Assert.Equal(TlsFailure.CertificateRejected, refused.Client.Fault.Cause);
@@ -630,9 +787,13 @@ public abstract class TlsLayerSuite
         {
             Certificate = own,
             UnknownName = TlsUnknownServerName.Refuse,
-            Names = new Dictionary<string, TlsOptions> { ["chat.test"] = new() { Certificate = TlsCertificate.From(TestCertificates.Server) } },
+            Names = new Dictionary<string, TlsOptions>
+            {
+                ["chat.test"] = new() { Certificate = TlsCertificate.From(TestCertificates.Server) }
+            },
         };
-        TlsProfile with = Prepare(Options(TlsCertificate.From(TestCertificates.Server)), true), without = Prepare(Options(null), true);
+        TlsProfile with = Prepare(Options(TlsCertificate.From(TestCertificates.Server)), true),
+            without = Prepare(Options(null), true);
         Assert.Same(with, with.Select(null));
         Assert.Null(with.Select("else.test"));
         Assert.Null(without.Select(null));
@@ -654,13 +815,22 @@ public abstract class TlsLayerSuite
             TlsOptions server = new()
             {
                 Certificate = TlsCertificate.From(
-                    what == "server certificate" ? TestCertificates.Make("x", "chat.test", issuer: TestCertificates.OtherRoot)
+                    what == "server certificate"
+                        ? TestCertificates.Make("x", "chat.test", issuer: TestCertificates.OtherRoot)
                     : what == "server expired" ? TestCertificates.Make("x", "chat.test", fromDays: -20, toDays: -10)
                     : TestCertificates.Server),
-                ClientCertificates = what == "client certificate" ? TlsClientCertificates.Required : TlsClientCertificates.Off,
+                ClientCertificates =
+                    what == "client certificate" ? TlsClientCertificates.Required : TlsClientCertificates.Off,
                 Roots = TestCertificates.Roots,
             };
-            TlsOptions client = new() { HostName = "chat.test", Roots = TestCertificates.Roots, Protocols = version, Certificate = TlsCertificate.From(TestCertificates.Make("x", forServers: false, issuer: TestCertificates.OtherRoot)) };
+            TlsOptions client = new()
+            {
+                HostName = "chat.test",
+                Roots = TestCertificates.Roots,
+                Protocols = version,
+                Certificate = TlsCertificate.From(TestCertificates.Make("x",
+                    forServers: false, issuer: TestCertificates.OtherRoot))
+            };
             bool clientJudges = what.StartsWith("server", StringComparison.Ordinal);
             using TlsPair pair = Pair(server, client, testsClient: clientJudges).Shake();
             (TlsEnd judge, TlsEnd judged) = clientJudges ? (pair.Client, pair.Server) : (pair.Server, pair.Client);
@@ -674,7 +844,8 @@ public abstract class TlsLayerSuite
             Assert.Equal(what == "record" ? TlsFailure.BadRecord : TlsFailure.CertificateRejected, judge.Fault.Cause);
             if (!SaysAlerts) continue;
             Assert.Equal(TlsFailure.RefusedByPeer, judged.Fault.Cause);
-            Assert.Contains(what == "record" ? "'bad record mac'" : what == "server expired" ? "'certificate expired'" : "'bad certificate'", judged.Fault.Message, StringComparison.Ordinal);
+            Assert.Contains(what == "record" ? "'bad record mac'" : what == "server expired" ? "'certificate expired'"
+                : "'bad certificate'", judged.Fault.Message, StringComparison.Ordinal);
         }
     }
 
@@ -688,9 +859,14 @@ public abstract class TlsLayerSuite
         foreach (bool allowed in (bool[])[true, false])
         {
             string host = $"r{(allowed ? 1 : 0)}{(int)version}.test";
-            TlsOptions serverOptions = new() { Certificate = TlsCertificate.From(TestCertificates.Make("resumed", host)), AllowResumption = allowed };
+            TlsOptions serverOptions = new()
+            {
+                Certificate = TlsCertificate.From(TestCertificates.Make("resumed", host)),
+                AllowResumption = allowed
+            };
             TlsProfile server = Prepare(serverOptions, true);
-            TlsProfile client = PreparePeer(new TlsOptions { HostName = host, Roots = TestCertificates.Roots, Protocols = version }, false);
+            TlsProfile client = PreparePeer(
+                new TlsOptions { HostName = host, Roots = TestCertificates.Roots, Protocols = version }, false);
             bool resumed = false;
             for (int i = 0; i < 3; i++)
             {
@@ -720,7 +896,12 @@ public abstract class TlsLayerSuite
             Names = new Dictionary<string, TlsOptions>
             {
                 ["open.test"] = new() { Certificate = certificate },
-                ["strict.test"] = new() { Certificate = certificate, ClientCertificates = TlsClientCertificates.Required, Roots = TestCertificates.Roots },
+                ["strict.test"] = new()
+                {
+                    Certificate = certificate,
+                    ClientCertificates = TlsClientCertificates.Required,
+                    Roots = TestCertificates.Roots
+                },
             },
         };
         TlsProfile server = Prepare(options, true);
@@ -865,7 +1046,9 @@ public abstract class TlsLayerSuite
     private static List<byte> RecordTypes(ReadOnlySpan<byte> records)
     {
         List<byte> types = [];
-        for (; !records.IsEmpty; records = records[(5 + System.Buffers.Binary.BinaryPrimitives.ReadUInt16BigEndian(records[3..]))..]) types.Add(records[0]);
+        for (; !records.IsEmpty;
+            records = records[(5 + System.Buffers.Binary.BinaryPrimitives.ReadUInt16BigEndian(records[3..]))..])
+            types.Add(records[0]);
         return types;
     }
 

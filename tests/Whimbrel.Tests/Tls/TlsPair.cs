@@ -9,7 +9,8 @@ internal sealed class TlsPair : IDisposable
 {
     private static readonly byte[] s_hello = "hello, this is a client"u8.ToArray();
 
-    public TlsPair(TlsProfile server, TlsProfile client, string? host = "chat.test", int split = int.MaxValue, int outputBytes = 32 * 1024)
+    public TlsPair(TlsProfile server, TlsProfile client, string? host = "chat.test", int split = int.MaxValue,
+        int outputBytes = 32 * 1024)
     {
         Server = new TlsEnd(server, null, outputBytes);
         Client = new TlsEnd(client, host, outputBytes);
@@ -62,7 +63,9 @@ internal sealed class TlsPair : IDisposable
         int count = Math.Min(Split, from.Output.Count);
         byte[] piece = CollectionsMarshal.AsSpan(from.Output)[..count].ToArray();
         from.Output.RemoveRange(0, count);
-        Moved = ReferenceEquals(from, Client) ? (Moved.FromClient + count, Moved.FromServer) : (Moved.FromClient, Moved.FromServer + count);
+        Moved = ReferenceEquals(from, Client)
+            ? (Moved.FromClient + count, Moved.FromServer)
+            : (Moved.FromClient, Moved.FromServer + count);
         to.Feed(piece);
         return true;
     }

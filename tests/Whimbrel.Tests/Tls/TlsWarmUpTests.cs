@@ -7,9 +7,15 @@ namespace Whimbrel.Tests.Tls;
 /// <summary>The in-memory handshake before the first real one.</summary>
 public sealed class TlsWarmUpTests
 {
-    private static readonly TlsProfile s_portable = new SslStreamProfile(TestCertificates.ServerOptions, isServer: true);
+    private static readonly TlsProfile s_portable = new SslStreamProfile(TestCertificates.ServerOptions,
+        isServer: true);
 
-    private static ServerOptions Options(Engine engine) => new() { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Tls = TestCertificates.ServerOptions };
+    private static ServerOptions Options(Engine engine) => new()
+    {
+        Engine = engine,
+        EndPoint = new IPEndPoint(IPAddress.Loopback, 0),
+        Tls = TestCertificates.ServerOptions
+    };
 
     [Theory]
     [InlineData(TlsProvider.Portable)]
@@ -70,7 +76,9 @@ public sealed class TlsWarmUpTests
     public async Task A_plain_server_does_not_wait_for_the_TLS_warm_up()
     {
         await using WarmEngine engine = new(static _ => throw new InvalidOperationException("asked"));
-        await using Server server = new(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) }, static () => new Quiet());
+        await using Server server =
+            new(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) },
+                static () => new Quiet());
         await server.StartAsync(TestContext.Current.CancellationToken);
     }
 
@@ -79,11 +87,20 @@ public sealed class TlsWarmUpTests
     {
         TaskCompletionSource warm = new();
         await using WarmEngine engine = new(_ => warm.Task);
-        Server server = new(new ServerOptions { EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Tls = TestCertificates.ServerOptions }, static () => new Quiet());
+        Server server = new(new ServerOptions
+        {
+            EndPoint = new IPEndPoint(IPAddress.Loopback, 0),
+            Tls = TestCertificates.ServerOptions
+        }, static () => new Quiet());
         await using (server)
         {
             await server.StartAsync(TestContext.Current.CancellationToken);
-            await using Client client = new(new ClientOptions { Engine = engine, EndPoint = server.EndPoint!, Tls = TestCertificates.ClientOptions }, static () => new Quiet());
+            await using Client client = new(new ClientOptions
+            {
+                Engine = engine,
+                EndPoint = server.EndPoint!,
+                Tls = TestCertificates.ClientOptions
+            }, static () => new Quiet());
             ValueTask<Session> dial = client.ConnectAsync(TestContext.Current.CancellationToken);
             Assert.False(dial.IsCompleted);
             warm.SetResult();
@@ -98,7 +115,9 @@ public sealed class TlsWarmUpTests
         TaskCompletionSource warm = new();
         WarmEngine engine = new(_ => warm.Task);
         IPEndPoint anywhere = new(IPAddress.Loopback, 9); // tidy: fixed port because no connect reaches it
-        await using Client client = new(new ClientOptions { Engine = engine, EndPoint = anywhere, Tls = TestCertificates.ClientOptions }, static () => new Quiet());
+        await using Client client =
+            new(new ClientOptions { Engine = engine, EndPoint = anywhere, Tls = TestCertificates.ClientOptions },
+                static () => new Quiet());
         ValueTask<Session> dial = client.ConnectAsync(TestContext.Current.CancellationToken);
         await engine.DisposeAsync();
         warm.SetResult();

@@ -11,22 +11,28 @@ internal static partial class Documents
 
     /// The rows of docs/defects.md: a letter per library or protocol, and the number of its rows.
     public static readonly IReadOnlyList<string> DefectRows =
-        [.. from part in ((char Letter, int Count)[])[('N', 19), ('T', 7), ('U', 7), ('H', 10), ('W', 11), ('C', 10), ('S', 6)] from number in Enumerable.Range(1, part.Count) select $"{part.Letter}{number}"];
+        [.. from part in ((char Letter, int Count)[])[('N', 19), ('T', 7), ('U', 7), ('H', 10), ('W', 11), ('C', 10),
+            ('S', 6)] from number in Enumerable.Range(1, part.Count) select $"{part.Letter}{number}"];
 
     /// Relative links lead to a file of the repository, and anchors to one of its headings.
-    public static IEnumerable<Finding> Links(string path, string text, Func<string, string?> read, Func<string, bool> isFolder)
+    public static IEnumerable<Finding> Links(string path, string text, Func<string, string?> read,
+        Func<string, bool> isFolder)
     {
         foreach (var (line, target) in LinksOf(text))
         {
-            if (target.Contains("://", StringComparison.Ordinal) || target.StartsWith("mailto:", StringComparison.Ordinal)) continue;
+            if (target.Contains("://", StringComparison.Ordinal)
+                || target.StartsWith("mailto:", StringComparison.Ordinal))
+                continue;
             var parts = target.Split('#', 2);
             var file = parts[0].Length == 0 ? path : Resolve(path, Uri.UnescapeDataString(parts[0]));
             var content = parts[0].Length == 0 ? text : read(file);
             if (content is null)
             {
-                if (!isFolder(file.TrimEnd('/'))) yield return new Finding(path, line, $"links to {target}: there is no {file}");
+                if (!isFolder(file.TrimEnd('/')))
+                    yield return new Finding(path, line, $"links to {target}: there is no {file}");
             }
-            else if (parts.Length == 2 && file.EndsWith(".md", StringComparison.Ordinal) && !Anchors(content).Contains(parts[1]))
+            else if (parts.Length == 2 && file.EndsWith(".md", StringComparison.Ordinal)
+                && !Anchors(content).Contains(parts[1]))
             {
                 yield return new Finding(path, line, $"links to {target}: no heading gives the anchor #{parts[1]}");
             }
@@ -42,7 +48,8 @@ internal static partial class Documents
         {
             bool isFirst = line.StartsWith('|') && !before.StartsWith('|');
             if (isFirst && (index + 1 == lines.Count || !TableDashes().IsMatch(lines[index + 1].Text)))
-                yield return new Finding(path, number, "a row of a table without a head: there is an empty line before it, or no line of dashes after it");
+                yield return new Finding(path, number,
+                    "a row of a table without a head: there is an empty line before it, or no line of dashes after it");
             before = line;
         }
     }
@@ -55,36 +62,48 @@ internal static partial class Documents
         foreach (var (index, line) in text.Split('\n').Index())
         {
             if (line.Length == 0 || line.StartsWith('#')) continue;
-            if (++rows > Most) yield return new Finding(path, index + 1, $"more than {Most} tests in quarantine: repair one first");
+            if (++rows > Most)
+                yield return new Finding(path, index + 1, $"more than {Most} tests in quarantine: repair one first");
             var parts = line.Split(": ", 2);
-            if (parts.Length < 2 || parts[1].Trim().Length == 0) yield return new Finding(path, index + 1, "not of the form \"full name of the method: suspected cause\"");
-            else if (!methods.Contains(parts[0].Split('.')[^1])) yield return new Finding(path, index + 1, $"names {parts[0]}, and there is no such test");
+            if (parts.Length < 2 || parts[1].Trim().Length == 0)
+                yield return new Finding(path, index + 1,
+                    "not of the form \"full name of the method: suspected cause\"");
+            else if (!methods.Contains(parts[0].Split('.')[^1]))
+                yield return new Finding(path, index + 1, $"names {parts[0]}, and there is no such test");
         }
     }
 
     /// The rows of docs/coverage.md: number, state, and the tests that prove it.
-    public static IEnumerable<Finding> Coverage(string path, string text, IReadOnlySet<string> tests, Func<string, bool> fileExists)
+    public static IEnumerable<Finding> Coverage(string path, string text, IReadOnlySet<string> tests,
+        Func<string, bool> fileExists)
     {
         var seen = new List<int>();
         foreach (var (index, line) in text.Split('\n').Index())
         {
             if (CoverageRow().Match(line) is not { Success: true } row)
             {
-                if (LooksLikeRow().IsMatch(line)) yield return new Finding(path, index + 1, "not of the form | number | what | done, partly or planned | proof |");
+                if (LooksLikeRow().IsMatch(line))
+                    yield return new Finding(path, index + 1,
+                        "not of the form | number | what | done, partly or planned | proof |");
                 continue;
             }
             seen.Add(int.Parse(row.Groups["number"].Value, System.Globalization.CultureInfo.InvariantCulture));
             var proofs = Quoted().Matches(row.Groups["proof"].Value).Select(m => m.Groups[1].Value).ToList();
             var state = row.Groups["state"].Value;
-            if (state is "done" or "partly" && proofs.Count == 0) yield return new Finding(path, index + 1, $"row {seen[^1]} is {state} without a proof");
+            if (state is "done" or "partly" && proofs.Count == 0)
+                yield return new Finding(path, index + 1, $"row {seen[^1]} is {state} without a proof");
             foreach (var proof in proofs)
             {
-                if (TestName().IsMatch(proof) ? !tests.Contains(proof) : proof.StartsWith("./", StringComparison.Ordinal) && !fileExists(proof[2..].Split(' ')[0]))
+                if (TestName().IsMatch(proof)
+                    ? !tests.Contains(proof)
+                    : proof.StartsWith("./", StringComparison.Ordinal) && !fileExists(proof[2..].Split(' ')[0]))
                     yield return new Finding(path, index + 1, $"row {seen[^1]} names {proof}, which does not exist");
             }
         }
-        foreach (var number in Enumerable.Range(1, FeatureRows).Except(seen)) yield return new Finding(path, 0, $"row {number} is missing");
-        foreach (var number in seen.Where((n, i) => n is < 1 or > FeatureRows || seen.IndexOf(n) < i)) yield return new Finding(path, 0, $"row {number} is too much");
+        foreach (var number in Enumerable.Range(1, FeatureRows).Except(seen))
+            yield return new Finding(path, 0, $"row {number} is missing");
+        foreach (var number in seen.Where((n, i) => n is < 1 or > FeatureRows || seen.IndexOf(n) < i))
+            yield return new Finding(path, 0, $"row {number} is too much");
         if (!seen.SequenceEqual(seen.Order())) yield return new Finding(path, 0, "rows are not in order");
     }
 
@@ -98,12 +117,16 @@ internal static partial class Documents
             if (DefectRow().Match(line) is not { Success: true } row) continue;
             seen.Add(row.Groups["id"].Value);
             var proofs = Quoted().Matches(row.Groups["proof"].Value).Select(m => m.Groups[1].Value).ToList();
-            if (proofs.Count == 0 && row.Groups["proof"].Value.Trim().Length < 20) yield return new Finding(path, index + 1, $"row {seen[^1]} has neither a test nor a reason");
-            foreach (var proof in proofs.Where(p => !tests.Contains(p))) yield return new Finding(path, index + 1, $"row {seen[^1]} names {proof}, which does not exist");
+            if (proofs.Count == 0 && row.Groups["proof"].Value.Trim().Length < 20)
+                yield return new Finding(path, index + 1, $"row {seen[^1]} has neither a test nor a reason");
+            foreach (var proof in proofs.Where(p => !tests.Contains(p)))
+                yield return new Finding(path, index + 1, $"row {seen[^1]} names {proof}, which does not exist");
         }
 
         if (!seen.SequenceEqual(DefectRows))
-            yield return new Finding(path, 0, $"rows are not those of the list, each once and in order: {string.Join(", ", DefectRows.Except(seen))} missing, {string.Join(", ", seen.Except(DefectRows))} too much");
+            yield return new Finding(path, 0,
+                $"rows are not those of the list, each once and in order: {string.Join(", ", DefectRows.Except(seen))} "
+                + $"missing, {string.Join(", ", seen.Except(DefectRows))} too much");
     }
 
     /// Each symptom page is named by the message that leads to it.
@@ -113,18 +136,25 @@ internal static partial class Documents
         foreach (var page in all)
         {
             var name = Path.GetFileNameWithoutExtension(page);
-            if (!sources.Any(s => s.Text.Contains(name, StringComparison.Ordinal))) yield return new Finding(page, 0, "no message under src/ leads to this page");
+            if (!sources.Any(s => s.Text.Contains(name, StringComparison.Ordinal)))
+                yield return new Finding(page, 0, "no message under src/ leads to this page");
         }
         foreach (var source in sources)
         {
             foreach (Match named in SymptomPage().Matches(source.Text))
             {
-                if (!all.Contains($"docs/symptoms/{named.Groups[1].Value}")) yield return new Finding(source.Path, source.LineOf(named.Index), $"names {named.Value}, and docs/symptoms has no such page");
+                if (!all.Contains($"docs/symptoms/{named.Groups[1].Value}"))
+                    yield return new Finding(source.Path, source.LineOf(named.Index),
+                        $"names {named.Value}, and docs/symptoms has no such page");
                 // Users of the tool have the pages in it, but not the repository.
                 var page = named.Groups[1].Value[..^3];
-                if (named.Value.StartsWith("docs/", StringComparison.Ordinal) && source.Path.StartsWith("src/", StringComparison.Ordinal) && source.Text.AsSpan(0, named.Index).EndsWith("ee ", StringComparison.Ordinal)
-                    && !source.Text.AsSpan(named.Index + named.Length).StartsWith($", or: whimbrel explain {page}", StringComparison.Ordinal) && !IsComment(source, named.Index))
-                    yield return new Finding(source.Path, source.LineOf(named.Index), $"names {named.Value} without the command: write \"{named.Value}, or: whimbrel explain {page}\"");
+                if (named.Value.StartsWith("docs/", StringComparison.Ordinal)
+                    && source.Path.StartsWith("src/", StringComparison.Ordinal)
+                    && source.Text.AsSpan(0, named.Index).EndsWith("ee ", StringComparison.Ordinal)
+                    && !source.Text.AsSpan(named.Index + named.Length).StartsWith($", or: whimbrel explain {page}",
+                        StringComparison.Ordinal) && !IsComment(source, named.Index))
+                    yield return new Finding(source.Path, source.LineOf(named.Index), $"names {named.Value} without "
+                        + $"the command: write \"{named.Value}, or: whimbrel explain {page}\"");
             }
         }
     }
@@ -141,7 +171,8 @@ internal static partial class Documents
         string[] traces = ["/wo" + "rk/", "/tmp/" + "wt", ".lib" + "rary/", "CE" + "O"];
         return from line in text.Split('\n').Index()
                from trace in traces
-               where Regex.IsMatch(line.Item, char.IsLetter(trace[0]) ? $@"\b{trace}\b" : $@"(?<![\w./]){Regex.Escape(trace)}")
+               where Regex.IsMatch(line.Item,
+                   char.IsLetter(trace[0]) ? $@"\b{trace}\b" : $@"(?<![\w./]){Regex.Escape(trace)}")
                select new Finding(path, line.Index + 1, $"'{trace}' is a trace of one workplace");
     }
 
@@ -157,7 +188,8 @@ internal static partial class Documents
     }
 
     private static HashSet<string> Anchors(string text) =>
-        [.. WithoutFences(text).Select(l => Heading().Match(l.Text)).Where(m => m.Success).Select(m => Slug(m.Groups[1].Value))];
+        [.. WithoutFences(text).Select(l => Heading().Match(l.Text)).Where(m => m.Success)
+            .Select(m => Slug(m.Groups[1].Value))];
 
     private static IEnumerable<(int Line, string Target)> LinksOf(string text) =>
         from line in WithoutFences(text)
@@ -188,8 +220,11 @@ internal static partial class Documents
     [GeneratedRegex(@"\[[^\]]*\]\(<?([^)\s>]+)>?(?:\s+""[^""]*"")?\)")] private static partial Regex Link();
     [GeneratedRegex(@"`[^`]*`")] private static partial Regex CodeSpan();
     [GeneratedRegex(@"^#{1,6}\s+(.*?)\s*#*$")] private static partial Regex Heading();
-    [GeneratedRegex(@"^\|\s*(?<number>\d+)\s*\|(?<what>[^|]+)\|\s*(?<state>done|partly|planned)\s*\|(?<proof>[^|]+)\|\s*$")] private static partial Regex CoverageRow();
-    [GeneratedRegex(@"^\|\s*(?<id>[A-Z]\d+)\s*\|(?<what>[^|]+)\|(?<proof>[^|]*)\|\s*$")] private static partial Regex DefectRow();
+    [GeneratedRegex(
+        @"^\|\s*(?<number>\d+)\s*\|(?<what>[^|]+)\|\s*(?<state>done|partly|planned)\s*\|(?<proof>[^|]+)\|\s*$")]
+    private static partial Regex CoverageRow();
+    [GeneratedRegex(@"^\|\s*(?<id>[A-Z]\d+)\s*\|(?<what>[^|]+)\|(?<proof>[^|]*)\|\s*$")]
+    private static partial Regex DefectRow();
     [GeneratedRegex(@"^\|\s*\d")] private static partial Regex LooksLikeRow();
     [GeneratedRegex(@"`([^`]+)`")] private static partial Regex Quoted();
     [GeneratedRegex(@"^[A-Za-z_]\w*\.[A-Za-z_]\w*$")] private static partial Regex TestName();

@@ -14,30 +14,51 @@ internal static class Layers
     // Folders of public types and of parts of them: the layer follows from the name of the type.
     private static readonly string[] _mixed = ["Sessions", "Servers", "Clients", "Groups", "Options"];
 
-    private static readonly string[] _loops = ["Loop", "LoopTimer", "Resident", "SocketShare", "PendingOperation", "RawSocket", "TlsException", "FrameException"];
-    private static readonly string[] _connections = ["ConnectionOptions", "ServerOptions", "ClientOptions", "SocketOptionRules", "NewSocket"];
-    private static readonly string[] _sessions = ["Session", "FramedSession", "FrameCutter", "IConnection", "Strand", "SessionOrder", "EndWait", "IEndWait", "Newcomer", "BodyStream", "Intake", "AsyncReceive", "Pipe", "SlowSession"];
-    private static readonly string[] _groups = ["SessionGroup", "NamedGroups", "GroupMembers", "GroupShard", "MemberVisit", "BroadcastOperation", "BroadcastForms"];
-    private static readonly string[] _hosts = ["Server", "ServerMetrics", "ServerTraces", "StatusSocket", "StatusSnapshot", "Client", "SessionContext", "AcceptedConnection", "Connector", "PendingConnect"];
+    private static readonly string[] _loops = ["Loop", "LoopTimer", "Resident", "SocketShare", "PendingOperation",
+        "RawSocket", "TlsException", "FrameException"];
+    private static readonly string[] _connections = ["ConnectionOptions", "ServerOptions", "ClientOptions",
+        "SocketOptionRules", "NewSocket"];
+    private static readonly string[] _sessions = ["Session", "FramedSession", "FrameCutter", "IConnection",
+        "Strand", "SessionOrder", "EndWait", "IEndWait", "Newcomer", "BodyStream", "Intake", "AsyncReceive", "Pipe",
+        "SlowSession"];
+    private static readonly string[] _groups = ["SessionGroup", "NamedGroups", "GroupMembers", "GroupShard",
+        "MemberVisit", "BroadcastOperation", "BroadcastForms"];
+    private static readonly string[] _hosts = ["Server", "ServerMetrics", "ServerTraces", "StatusSocket",
+        "StatusSnapshot", "Client", "SessionContext", "AcceptedConnection", "Connector", "PendingConnect"];
 
     // Exceptions from the order, each with its reason: files by the name of their type, and the types that they may
     // use. Most of the first three could be removed if the loop knew the residents as such; the others are intended. An
     // unused exception is a finding.
     private static readonly (string From, string[] To, string Reason)[] _exceptions =
     [
-        ("Engines/Loop", ["Connection", "HandshakePace", "SendPace", "PacedSend", "DatagramResident", "Strand", "TlsScratch", "Listener", "ConnectAttempt", "SendOperation", "FreeSentMarks", "StrandBlocks", "Session", "ConnectionHost"], "the turn flushes and ends what lives on it by its own type, lends what they share, and names in its notices who held it up"),
-        ("Engines/Mailbox", ["Connection", "GroupShard", "DatagramResident", "SharedBroadcast", "UnixName"], "an item of the data lane is run by its receiver: one switch instead of a call through an interface for each send"),
-        ("Engines/Engine", ["EngineSelector", "Session", "Strand", "SessionOrder", "SocketFactory", "InterfaceLookup", "TlsWarmUp", "TlsProfile"], "the engine is the factory of loops, the place of what all of them share, and told of sessions by the memory engine's watcher"),
+        ("Engines/Loop", ["Connection", "HandshakePace", "SendPace", "PacedSend", "DatagramResident", "Strand",
+            "TlsScratch", "Listener", "ConnectAttempt", "SendOperation", "FreeSentMarks", "StrandBlocks", "Session",
+            "ConnectionHost"], "the turn flushes and ends what lives on it by its own type, lends what they share, and "
+                + "names in its notices who held it up"),
+        ("Engines/Mailbox", ["Connection", "GroupShard", "DatagramResident", "SharedBroadcast", "UnixName"],
+            "an item of the data lane is run by its receiver: one switch instead of a call through an interface "
+            + "for each send"),
+        ("Engines/Engine", ["EngineSelector", "Session", "Strand", "SessionOrder", "SocketFactory", "InterfaceLookup",
+            "TlsWarmUp", "TlsProfile"], "the engine is the factory of loops, the place of what all of them share, and "
+                + "told of sessions by the memory engine's watcher"),
         ("Engines/Completion", ["Strand"], "an await in a callback on the pool resumes in its order"),
-        ("Engines/StopWait", ["Strand", "Session", "IEndWait"], "a callback that blocks on the end is completed before its own last one"),
-        ("Engines/LoopTimer", ["Session", "Connection"], "a timer of a session is one class with a timer of a loop, and ends with the session"),
-        ("Connections/Connection", ["Session", "Strand", "Newcomer", "Pipe", "GroupShard", "SessionGroup"], "who calls the overrides of the session, itself or by a strand, wakes the pipes that end here, and is the member of groups"),
-        ("Connections/SessionCallback", ["Session", "Strand"], "the table of what is called, and what goes with it on the pool"),
+        ("Engines/StopWait", ["Strand", "Session", "IEndWait"],
+            "a callback that blocks on the end is completed before its own last one"),
+        ("Engines/LoopTimer", ["Session", "Connection"],
+            "a timer of a session is one class with a timer of a loop, and ends with the session"),
+        ("Connections/Connection", ["Session", "Strand", "Newcomer", "Pipe", "GroupShard", "SessionGroup"],
+            "who calls the overrides of the session, itself or by a strand, wakes the pipes that end here, and is the "
+            + "member of groups"),
+        ("Connections/SessionCallback", ["Session", "Strand"],
+            "the table of what is called, and what goes with it on the pool"),
         ("Connections/Tenancy", ["Session", "Strand", "Pipe"], "what the connection has of one tenancy: its fields"),
-        ("Connections/ConnectionHost", ["Session", "Newcomer", "SessionGroup"], "what a connection needs of the server or client above it, handed through"),
-        ("Connections/HostShard", ["Session", "SessionGroup", "GroupShard"], "the host's members and their hooks on one loop"),
+        ("Connections/ConnectionHost", ["Session", "Newcomer", "SessionGroup"],
+            "what a connection needs of the server or client above it, handed through"),
+        ("Connections/HostShard", ["Session", "SessionGroup", "GroupShard"],
+            "the host's members and their hooks on one loop"),
         ("Connections/ConnectOperation", ["Session"], "brings the session its end points"),
-        ("Session", ["SessionGroup", "Server", "Client"], "what the user may ask a session for; the session itself never calls server or client"),
+        ("Session", ["SessionGroup", "Server", "Client"],
+            "what the user may ask a session for; the session itself never calls server or client"),
     ];
 
     public static IEnumerable<Finding> Check(CodeModel model)
@@ -51,11 +72,13 @@ internal static class Layers
             if (EngineOf(from) is { } mine && EngineOf(to) is { } other && mine != other)
                 yield return file.At(node, $"the {mine} engine names {target.Name} of the {other} engine");
             else if (EngineOf(from) is { } engine && to.StartsWith("Tls/", StringComparison.Ordinal))
-                yield return file.At(node, $"the {engine} engine names {target.Name}, which is TLS: engines move bytes and know no layers");
+                yield return file.At(node,
+                    $"the {engine} engine names {target.Name}, which is TLS: engines move bytes and know no layers");
             else if (LayerOf(from) < LayerOf(to) && IsException(from, target.Name))
                 needed.Add((StemOf(from), target.Name));
             else if (LayerOf(from) < LayerOf(to))
-                yield return file.At(node, $"{from} (layer {LayerOf(from)}) names {target.Name} of {to} (layer {LayerOf(to)}): lower layers do not know upper ones");
+                yield return file.At(node, $"{from} (layer {LayerOf(from)}) names {target.Name} of {to} (layer "
+                    + $"{LayerOf(to)}): lower layers do not know upper ones");
         }
 
         var first = model.Files.FirstOrDefault(static f => f.IsIn(Core));
@@ -64,13 +87,16 @@ internal static class Layers
         {
             foreach (var name in to)
             {
-                if (model.Files.Any(f => f.IsIn(Core) && StemOf(f.Path[Core.Length..]) == from) && !needed.Contains((from, name)))
-                    yield return first.At(first.Root, $"the layers have an unused exception for {from} and {name}: remove it from Rules/Layers.cs");
+                if (model.Files.Any(f => f.IsIn(Core) && StemOf(f.Path[Core.Length..]) == from)
+                    && !needed.Contains((from, name)))
+                    yield return first.At(first.Root,
+                        $"the layers have an unused exception for {from} and {name}: remove it from Rules/Layers.cs");
             }
         }
     }
 
-    private static bool IsException(string from, string name) => _exceptions.Any(e => e.From == StemOf(from) && e.To.Contains(name));
+    private static bool IsException(string from, string name) =>
+        _exceptions.Any(e => e.From == StemOf(from) && e.To.Contains(name));
 
     /// The path without the suffix after the type's name: Connections/Connection for Connections/Connection.Tls.cs.
     private static string StemOf(string path)
@@ -84,18 +110,23 @@ internal static class Layers
     internal static int LayerOf(string path)
     {
         var name = Path.GetFileNameWithoutExtension(path).Split('.')[0];
-        if (path.StartsWith("Linux/", StringComparison.Ordinal) || path.StartsWith("Buffers/", StringComparison.Ordinal) || path.StartsWith("Diagnostics/", StringComparison.Ordinal)) return 0;
+        if (path.StartsWith("Linux/", StringComparison.Ordinal) || path.StartsWith("Buffers/", StringComparison.Ordinal)
+            || path.StartsWith("Diagnostics/", StringComparison.Ordinal))
+            return 0;
         if (EngineOf(path) is not null) return 5;
         if (name == "EngineSelector") return 6;
         if (path.StartsWith("Streams/", StringComparison.Ordinal) || _hosts.Contains(name)) return 7;
         if (_groups.Contains(name)) return 4;
         if (_sessions.Contains(name)) return 3;
         if (path.StartsWith("Engines/", StringComparison.Ordinal) || _loops.Contains(name)) return 1;
-        bool isOfConnections = (path.Contains('/', StringComparison.Ordinal) && !_mixed.Contains(path.Split('/')[0])) || _connections.Contains(name) || name.StartsWith("Tls", StringComparison.Ordinal) || name.StartsWith("Datagram", StringComparison.Ordinal);
+        bool isOfConnections = (path.Contains('/', StringComparison.Ordinal) && !_mixed.Contains(path.Split('/')[0]))
+            || _connections.Contains(name) || name.StartsWith("Tls", StringComparison.Ordinal)
+            || name.StartsWith("Datagram", StringComparison.Ordinal);
         return isOfConnections ? 2 : 1;
     }
 
-    private static string? EngineOf(string path) => _engines.FirstOrDefault(e => path.StartsWith($"Engines/{e}/", StringComparison.Ordinal));
+    private static string? EngineOf(string path) =>
+        _engines.FirstOrDefault(e => path.StartsWith($"Engines/{e}/", StringComparison.Ordinal));
 
     private static IEnumerable<(SourceFile File, SyntaxNode Node, INamedTypeSymbol Target)> Uses(CodeModel model)
     {
@@ -107,7 +138,8 @@ internal static class Layers
             {
                 var symbol = meaning.GetSymbolInfo(node).Symbol;
                 var type = symbol as INamedTypeSymbol ?? symbol?.ContainingType;
-                if (type is not null && CodeModel.PathOf(type).StartsWith(Core, StringComparison.Ordinal)) yield return (file, node, type);
+                if (type is not null && CodeModel.PathOf(type).StartsWith(Core, StringComparison.Ordinal))
+                    yield return (file, node, type);
             }
         }
     }

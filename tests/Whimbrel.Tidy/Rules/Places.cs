@@ -9,20 +9,27 @@ internal static class Places
 {
     public static IEnumerable<Finding> PlatformQuestions(SourceFile file)
     {
-        if (file.Name is "EngineSelector.cs" or "SocketFactory.cs" || file.Path.EndsWith("Linux/KernelProbe.cs", StringComparison.Ordinal)) return [];
+        if (file.Name is "EngineSelector.cs" or "SocketFactory.cs"
+            || file.Path.EndsWith("Linux/KernelProbe.cs", StringComparison.Ordinal))
+            return [];
         return from access in file.All<MemberAccessExpressionSyntax>()
                let owner = access.Expression.ToString().Split('.')[^1]
                let member = access.Name.Identifier.Text
-               where (owner == "OperatingSystem" && member.StartsWith("Is", StringComparison.Ordinal)) || (owner == "RuntimeInformation" && member == "IsOSPlatform")
+               where (owner == "OperatingSystem" && member.StartsWith("Is", StringComparison.Ordinal))
+                   || (owner == "RuntimeInformation" && member == "IsOSPlatform")
                    || (owner == "Environment" && member == "OSVersion")
-               select file.At(access, $"{access} asks about the platform: only EngineSelector.cs, SocketFactory.cs and Linux/KernelProbe.cs do");
+               select file.At(access, $"{access} asks about the platform: only EngineSelector.cs, SocketFactory.cs and "
+                   + $"Linux/KernelProbe.cs do");
     }
 
     public static IEnumerable<Finding> NativeCalls(SourceFile file)
     {
-        if (file.Path.Contains("/Linux/", StringComparison.Ordinal) || file.Path.Contains("/Tls/OpenSsl", StringComparison.Ordinal) || file.Name == "Zlib.cs") return [];
+        if (file.Path.Contains("/Linux/", StringComparison.Ordinal)
+            || file.Path.Contains("/Tls/OpenSsl", StringComparison.Ordinal) || file.Name == "Zlib.cs")
+            return [];
         return from name in file.All<SimpleNameSyntax>()
-               where name.Identifier.Text is "DllImport" or "DllImportAttribute" or "LibraryImport" or "LibraryImportAttribute" or "NativeLibrary"
+               where name.Identifier.Text is "DllImport" or "DllImportAttribute" or "LibraryImport"
+                   or "LibraryImportAttribute" or "NativeLibrary"
                select file.At(name, $"{name.Identifier.Text} outside Linux/: system calls have one home");
     }
 
@@ -32,8 +39,12 @@ internal static class Places
     {
         foreach (var file in model.Files)
         {
-            if (!file.Path.Contains("/Connections/", StringComparison.Ordinal) && !file.Path.Contains("/Engines/", StringComparison.Ordinal) && !file.Path.Contains("/Parsing/", StringComparison.Ordinal)) continue;
-            if (file.Name is "Mailbox.cs" || file.Path.Contains("/Engines/Portable/", StringComparison.Ordinal)) continue;
+            if (!file.Path.Contains("/Connections/", StringComparison.Ordinal)
+                && !file.Path.Contains("/Engines/", StringComparison.Ordinal)
+                && !file.Path.Contains("/Parsing/", StringComparison.Ordinal))
+                continue;
+            if (file.Name is "Mailbox.cs" || file.Path.Contains("/Engines/Portable/", StringComparison.Ordinal))
+                continue;
 
             var meaning = model.For(file);
             foreach (var node in file.Root.DescendantNodes())
@@ -45,11 +56,14 @@ internal static class Places
                     MethodDeclarationSyntax m when m.Modifiers.Any(SyntaxKind.AsyncKeyword) => "async",
                     QueryExpressionSyntax => "LINQ",
                     SimpleNameSyntax { Identifier.Text: "ConcurrentDictionary" } => "ConcurrentDictionary",
-                    InvocationExpressionSyntax call when meaning.GetSymbolInfo(call).Symbol?.ContainingType?.ToDisplayString() == "System.Linq.Enumerable" => "LINQ",
-                    LambdaExpressionSyntax lambda when meaning.AnalyzeDataFlow(lambda) is { Succeeded: true } flow && flow.DataFlowsIn.Any() => "a lambda that captures",
+                    InvocationExpressionSyntax call when meaning.GetSymbolInfo(
+                        call).Symbol?.ContainingType?.ToDisplayString() == "System.Linq.Enumerable" => "LINQ",
+                    LambdaExpressionSyntax lambda when meaning.AnalyzeDataFlow(lambda) is { Succeeded: true } flow
+                        && flow.DataFlowsIn.Any() => "a lambda that captures",
                     _ => null,
                 };
-                if (what is not null && !file.Excuses(file.LineOf(node), "allowed")) yield return file.At(node, $"{what} in {file.Path}: this code runs on a loop");
+                if (what is not null && !file.Excuses(file.LineOf(node), "allowed"))
+                    yield return file.At(node, $"{what} in {file.Path}: this code runs on a loop");
             }
         }
     }
@@ -58,14 +72,18 @@ internal static class Places
     // session.
     public static IEnumerable<Finding> OnlyBytes(CodeModel model)
     {
-        string[] foreign = ["Session", "Connection", "Loop", "Server", "Client", "Socket", "Task", "ValueTask", "Stream", "TimeProvider", "Stopwatch", "UtcNow", "Now", "TickCount64"];
+        string[] foreign = ["Session", "Connection", "Loop", "Server", "Client", "Socket", "Task", "ValueTask",
+            "Stream", "TimeProvider", "Stopwatch", "UtcNow", "Now", "TickCount64"];
         foreach (var file in model.Files.Where(f => f.Path.Contains("/Parsing/", StringComparison.Ordinal)))
         {
             var meaning = model.For(file);
             foreach (var name in file.All<SimpleNameSyntax>().Where(n => foreign.Contains(n.Identifier.Text)))
             {
                 var symbol = meaning.GetSymbolInfo(name).Symbol;
-                if (symbol is INamedTypeSymbol || symbol is { IsStatic: true, ContainingNamespace.Name: "System" or "Diagnostics" }) yield return file.At(name, $"names {name.Identifier.Text}: a reader or writer knows bytes only, time is an argument");
+                if (symbol is INamedTypeSymbol
+                    || symbol is { IsStatic: true, ContainingNamespace.Name: "System" or "Diagnostics" })
+                    yield return file.At(name,
+                        $"names {name.Identifier.Text}: a reader or writer knows bytes only, time is an argument");
             }
         }
     }

@@ -27,9 +27,19 @@ internal static class Program
         });
         int left = int.Parse(args[2], CultureInfo.InvariantCulture);
         using var held = Holding(int.Parse(args[3], CultureInfo.InvariantCulture));
-        await using var engine = new Engine(new EngineOptions { Kind = Enum.Parse<EngineKind>(args[0], ignoreCase: true), Loops = 2, OnDiagnosticEvent = Report });
+        await using var engine = new Engine(new EngineOptions
+        {
+            Kind = Enum.Parse<EngineKind>(args[0], ignoreCase: true),
+            Loops = 2,
+            OnDiagnosticEvent = Report
+        });
         var scheduling = args[1] == "pool" ? Scheduling.ThreadPool : Scheduling.Inline;
-        await using var server = new Server(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Scheduling = scheduling }, () => new Answers());
+        await using var server = new Server(new ServerOptions
+        {
+            Engine = engine,
+            EndPoint = new IPEndPoint(IPAddress.Loopback, 0),
+            Scheduling = scheduling
+        }, () => new Answers());
         try
         {
             await server.StartAsync();
@@ -56,7 +66,8 @@ internal static class Program
         await stop.Task;
         var report = await server.StopAsync(TimeSpan.FromSeconds(1));
         var counters = server.ReadCounters();
-        Console.WriteLine($"accepted {counters.Accepted} shed {counters.Shed} notices {Volatile.Read(ref s_notices)} left {report.Drained + report.Aborted}");
+        Console.WriteLine($"accepted {counters.Accepted} shed {counters.Shed} notices {Volatile.Read(ref s_notices)} "
+            + $"left {report.Drained + report.Aborted}");
         return 0;
     }
 
@@ -96,8 +107,10 @@ internal static class Program
 
     private static int Limit()
     {
-        string line = File.ReadLines("/proc/self/limits").First(static l => l.StartsWith("Max open files", StringComparison.Ordinal));
-        return Math.Min(Highest, int.Parse(line["Max open files".Length..].Split(' ', StringSplitOptions.RemoveEmptyEntries)[0], CultureInfo.InvariantCulture));
+        string line = File.ReadLines("/proc/self/limits")
+            .First(static l => l.StartsWith("Max open files", StringComparison.Ordinal));
+        return Math.Min(Highest, int.Parse(line["Max open files".Length..].Split(' ',
+            StringSplitOptions.RemoveEmptyEntries)[0], CultureInfo.InvariantCulture));
     }
 
     [DllImport("libc", EntryPoint = "dup")]

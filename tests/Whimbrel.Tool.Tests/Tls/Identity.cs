@@ -8,7 +8,8 @@ internal sealed record Identity(X509Certificate2 Certificate, X509Certificate2[]
     public X509Certificate2Collection Roots => [Certificate];
 
     // With the intermediates, or without them as on a misconfigured server.
-    public TlsCertificate ToTls(bool whole = true) => TlsCertificate.From(Certificate, whole ? new X509Certificate2Collection(Issuers) : null);
+    public TlsCertificate ToTls(bool whole = true) =>
+        TlsCertificate.From(Certificate, whole ? new X509Certificate2Collection(Issuers) : null);
 
     public string Write(TemporaryFolder folder, string name)
     {

@@ -24,19 +24,24 @@ public sealed partial class ServeTlsTests : IDisposable
         string own = await server.Error.ThatContains("temporary certificate");
         Assert.Contains("for localhost, 127.0.0.1, ::1.", own, StringComparison.Ordinal);
         string fingerprint = Fingerprint().Match(own).Value;
-        string pin = Pin().Match(await server.Error.ThatContains("Talk to it: whimbrel connect --pin ")).Groups["pin"].Value;
+        string pin = Pin()
+            .Match(await server.Error.ThatContains("Talk to it: whimbrel connect --pin ")).Groups["pin"].Value;
         foreach (string hash in (string[])[pin, fingerprint, fingerprint.Replace(":", "", StringComparison.Ordinal)])
         {
-            (int code, List<string> output, List<string> errors) = await RunningTool.Run("hello\n", "connect", "--pin", hash, $"tls://{server.Address}");
+            (int code, List<string> output, List<string> errors) = await RunningTool.Run("hello\n", "connect", "--pin",
+                hash, $"tls://{server.Address}");
             Assert.Equal("hello", string.Join('\n', output));
             Assert.Equal(0, code);
             Assert.Contains(errors, static line => line.StartsWith("TLS 1.3, TLS_", StringComparison.Ordinal));
-            Assert.Contains(errors, line => line.StartsWith("certificate of localhost, signed by whimbrel serve --tls, until ", StringComparison.Ordinal) && line.Contains(fingerprint, StringComparison.Ordinal) && line.EndsWith($"key {pin}", StringComparison.Ordinal));
+            Assert.Contains(errors, line => line.StartsWith("certificate of localhost, signed by whimbrel serve "
+                + "--tls, until ", StringComparison.Ordinal) && line.Contains(fingerprint, StringComparison.Ordinal)
+                && line.EndsWith($"key {pin}", StringComparison.Ordinal));
         }
 
         foreach (string wrong in (string[])["AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=", new string('0', 64)])
         {
-            (int code, List<string> output, List<string> errors) = await RunningTool.Run("hello\n", "connect", "--pin", wrong, $"tls://{server.Address}");
+            (int code, List<string> output, List<string> errors) = await RunningTool.Run("hello\n", "connect", "--pin",
+                wrong, $"tls://{server.Address}");
             Assert.Equal(1, code);
             Assert.Empty(output);
             Assert.Contains("server certificate refused", errors[^1], StringComparison.Ordinal);
@@ -53,12 +58,15 @@ public sealed partial class ServeTlsTests : IDisposable
     public async Task Certificates_of_the_tool_serve_and_are_trusted_on_both_sides()
     {
         await MakeAsync("--san", "localhost,127.0.0.1", "--client", "anna");
-        await using var server = await RunningTool.Serve("chat", "--cert", _folder["server.pem"], "--key", _folder["server.key"], "--client-ca", _folder["ca.pem"], "--alpn", "chat/2,chat/1");
+        await using var server = await RunningTool.Serve("chat", "--cert", _folder["server.pem"], "--key",
+            _folder["server.key"], "--client-ca", _folder["ca.pem"], "--alpn", "chat/2,chat/1");
         string[] dial = ["connect", "--ca", _folder["ca.pem"], $"tls://localhost:{((IPEndPoint)server.EndPoint).Port}"];
-        (int code, List<string> output, List<string> errors) = await RunningTool.Run("/quit\n", [.. dial, "--cert", _folder["anna.pem"], "--key", _folder["anna.key"], "--alpn", "chat/1"]);
+        (int code, List<string> output, List<string> errors) = await RunningTool.Run("/quit\n",
+            [.. dial, "--cert", _folder["anna.pem"], "--key", _folder["anna.key"], "--alpn", "chat/1"]);
         Assert.Contains("goodbye.", string.Join('\n', output), StringComparison.Ordinal);
         Assert.Equal(0, code);
-        Assert.Contains(errors, static line => line.Contains(", application protocol chat/1, by ", StringComparison.Ordinal));
+        Assert.Contains(errors,
+            static line => line.Contains(", application protocol chat/1, by ", StringComparison.Ordinal));
 
         // A client without a certificate, and a client without the CA, are rejected.
         Assert.Equal(1, (await RunningTool.Run("/quit\n", dial)).ExitCode);
@@ -70,8 +78,10 @@ public sealed partial class ServeTlsTests : IDisposable
     {
         await MakeAsync("--password", "secret");
         await File.WriteAllTextAsync(_folder["password"], "secret\n", TestContext.Current.CancellationToken);
-        await using var server = await RunningTool.Serve("echo", "--listen", "tls://127.0.0.1:0", "--pfx", _folder["server.pfx"], "--password-file", _folder["password"]);
-        (int code, List<string> output, _) = await RunningTool.Run("hello\n", "connect", "--ca", _folder["ca.pem"], $"tls://{server.Address}");
+        await using var server = await RunningTool.Serve("echo", "--listen", "tls://127.0.0.1:0", "--pfx",
+            _folder["server.pfx"], "--password-file", _folder["password"]);
+        (int code, List<string> output, _) = await RunningTool.Run("hello\n", "connect", "--ca", _folder["ca.pem"],
+            $"tls://{server.Address}");
         Assert.Equal("hello", string.Join('\n', output));
         Assert.Equal(0, code);
     }
@@ -80,13 +90,17 @@ public sealed partial class ServeTlsTests : IDisposable
     public async Task TLS_goes_over_a_Unix_path_when_the_server_is_named()
     {
         await MakeAsync();
-        await using var server = await RunningTool.Serve("echo", "--unix", _folder["s"], "--cert", _folder["server.pem"], "--key", _folder["server.key"]);
-        (int code, List<string> output, _) = await RunningTool.Run("hello\n", "connect", "--unix", _folder["s"], "--ca", _folder["ca.pem"], "--server-name", "localhost");
+        await using var server = await RunningTool.Serve("echo", "--unix", _folder["s"], "--cert",
+            _folder["server.pem"], "--key", _folder["server.key"]);
+        (int code, List<string> output, _) = await RunningTool.Run("hello\n", "connect", "--unix", _folder["s"], "--ca",
+            _folder["ca.pem"], "--server-name", "localhost");
         Assert.Equal("hello", string.Join('\n', output));
         Assert.Equal(0, code);
-        (code, _, List<string> errors) = await RunningTool.Run("hello\n", "connect", "--unix", _folder["s"], "--ca", _folder["ca.pem"]);
+        (code, _, List<string> errors) = await RunningTool.Run("hello\n", "connect", "--unix", _folder["s"], "--ca",
+            _folder["ca.pem"]);
         Assert.Equal(1, code);
-        Assert.Contains("a path has no name that a certificate could cover", string.Join('\n', errors), StringComparison.Ordinal);
+        Assert.Contains("a path has no name that a certificate could cover", string.Join('\n', errors),
+            StringComparison.Ordinal);
     }
 
     [Theory]
@@ -96,15 +110,18 @@ public sealed partial class ServeTlsTests : IDisposable
     {
         OtherProgram.Needs("openssl");
         await MakeAsync();
-        await using var server = await RunningTool.Serve("echo", "--cert", _folder["server.pem"], "--key", _folder["server.key"]);
-        string[] common = ["-connect", server.Address, "-servername", "localhost", "-verify_hostname", "localhost", "-CAfile", _folder["ca.pem"], "-verify_return_error", version];
+        await using var server = await RunningTool.Serve("echo", "--cert", _folder["server.pem"], "--key",
+            _folder["server.key"]);
+        string[] common = ["-connect", server.Address, "-servername", "localhost", "-verify_hostname", "localhost",
+            "-CAfile", _folder["ca.pem"], "-verify_return_error", version];
         string first = await OpenSslTalkAsync("hello", [.. common, "-sess_out", _folder["session"]]);
         Assert.Contains("Verify return code: 0 (ok)", first, StringComparison.Ordinal);
         Assert.Contains($"New, {expected}", first, StringComparison.Ordinal);
         Assert.Contains("Compression: NONE", first, StringComparison.Ordinal);
         string second = await OpenSslTalkAsync("again", [.. common, "-sess_in", _folder["session"]]);
         Assert.Contains($"Reused, {expected}", second, StringComparison.Ordinal);
-        Assert.EndsWith(", 2 handshakes of which 1 resumed, 0 failed", await server.StopAsync(), StringComparison.Ordinal);
+        Assert.EndsWith(", 2 handshakes of which 1 resumed, 0 failed", await server.StopAsync(),
+            StringComparison.Ordinal);
     }
 
     [Fact]
@@ -112,12 +129,14 @@ public sealed partial class ServeTlsTests : IDisposable
     {
         OtherProgram.Needs("openssl");
         await MakeAsync();
-        using Process server = OtherProgram.Start("openssl", "s_server", "-accept", "127.0.0.1:0", "-naccept", "1", "-rev", "-cert", _folder["server.pem"], "-key", _folder["server.key"]);
+        using Process server = OtherProgram.Start("openssl", "s_server", "-accept", "127.0.0.1:0", "-naccept", "1",
+            "-rev", "-cert", _folder["server.pem"], "-key", _folder["server.key"]);
         try
         {
             Lines lines = new(server.StandardOutput, "openssl s_server");
             string accepting = await lines.ThatContains("ACCEPT");
-            await using var client = RunningTool.Start("connect", "--ca", _folder["ca.pem"], $"tls://{accepting["ACCEPT ".Length..]}");
+            await using var client = RunningTool.Start("connect", "--ca", _folder["ca.pem"],
+                $"tls://{accepting["ACCEPT ".Length..]}");
             await client.Input.WriteAsync("hello\n");
             await client.Input.FlushAsync(TestContext.Current.CancellationToken);
             Assert.Equal("olleh", await client.Out.NextAsync());
@@ -134,13 +153,17 @@ public sealed partial class ServeTlsTests : IDisposable
     public async Task SslStream_gets_a_million_bytes_back()
     {
         await MakeAsync();
-        await using var server = await RunningTool.Serve("echo", "--cert", _folder["server.pem"], "--key", _folder["server.key"]);
+        await using var server = await RunningTool.Serve("echo", "--cert", _folder["server.pem"], "--key",
+            _folder["server.key"]);
         using TcpClient socket = new();
         await socket.ConnectAsync((IPEndPoint)server.EndPoint, TestContext.Current.CancellationToken);
         await using SslStream stream = new(socket.GetStream());
-        X509ChainPolicy policy = new() { TrustMode = X509ChainTrustMode.CustomRootTrust, RevocationMode = X509RevocationMode.NoCheck };
+        X509ChainPolicy policy =
+            new() { TrustMode = X509ChainTrustMode.CustomRootTrust, RevocationMode = X509RevocationMode.NoCheck };
         policy.CustomTrustStore.Add(X509CertificateLoader.LoadCertificateFromFile(_folder["ca.pem"]));
-        await stream.AuthenticateAsClientAsync(new SslClientAuthenticationOptions { TargetHost = "localhost", CertificateChainPolicy = policy }, TestContext.Current.CancellationToken);
+        await stream.AuthenticateAsClientAsync(
+            new SslClientAuthenticationOptions { TargetHost = "localhost", CertificateChainPolicy = policy },
+            TestContext.Current.CancellationToken);
         Assert.Equal(SslProtocols.Tls13, stream.SslProtocol);
         byte[] sent = new byte[1_000_000], got = new byte[sent.Length];
         new Random(1).NextBytes(sent);
@@ -165,7 +188,8 @@ public sealed partial class ServeTlsTests : IDisposable
         await MakeAsync();
         TcpListener listener = new(IPAddress.Loopback, 0);
         listener.Start();
-        await using var client = RunningTool.Start("connect", "--ca", _folder["ca.pem"], $"tls://localhost:{((IPEndPoint)listener.LocalEndpoint).Port}");
+        await using var client = RunningTool.Start("connect", "--ca", _folder["ca.pem"],
+            $"tls://localhost:{((IPEndPoint)listener.LocalEndpoint).Port}");
         await client.Input.WriteAsync("hello\n");
         await client.Input.FlushAsync(TestContext.Current.CancellationToken);
         using TcpClient socket = await listener.AcceptTcpClientAsync(TestContext.Current.CancellationToken);
@@ -191,13 +215,18 @@ public sealed partial class ServeTlsTests : IDisposable
         OtherProgram.Needs("sslscan");
         if (layer == "openssl") await TrustTests.NeedsAsync(TlsProvider.OpenSsl);
         await MakeAsync();
-        await using var server = await RunningTool.ServeBy(layer, "echo", "--cert", _folder["server.pem"], "--key", _folder["server.key"]);
-        (int code, string report) = await OtherProgram.RunAsync("sslscan", "--no-colour", "--show-certificate", server.Address);
+        await using var server = await RunningTool.ServeBy(layer, "echo", "--cert", _folder["server.pem"], "--key",
+            _folder["server.key"]);
+        (int code, string report) = await OtherProgram.RunAsync("sslscan", "--no-colour", "--show-certificate",
+            server.Address);
         Assert.Equal(0, code);
-        foreach (string old in (string[])["SSLv2", "SSLv3", "TLSv1.0", "TLSv1.1"]) Assert.Matches($@"(?m)^{Regex.Escape(old)} +disabled", report);
-        foreach (string current in (string[])["TLSv1.2", "TLSv1.3"]) Assert.Matches($@"(?m)^{Regex.Escape(current)} +enabled", report);
+        foreach (string old in (string[])["SSLv2", "SSLv3", "TLSv1.0", "TLSv1.1"])
+            Assert.Matches($@"(?m)^{Regex.Escape(old)} +disabled", report);
+        foreach (string current in (string[])["TLSv1.2", "TLSv1.3"])
+            Assert.Matches($@"(?m)^{Regex.Escape(current)} +enabled", report);
         Assert.DoesNotContain("Insecure session renegotiation supported", report, StringComparison.Ordinal);
-        Assert.DoesNotContain("vulnerable to heartbleed", report.Replace("not vulnerable to heartbleed", "", StringComparison.Ordinal), StringComparison.Ordinal);
+        Assert.DoesNotContain("vulnerable to heartbleed",
+            report.Replace("not vulnerable to heartbleed", "", StringComparison.Ordinal), StringComparison.Ordinal);
         string[] offers = [.. report.Split('\n').Where(static line => AcceptedCipher().IsMatch(line))];
         Assert.NotEmpty(offers);
         foreach (string offer in offers)
@@ -216,8 +245,10 @@ public sealed partial class ServeTlsTests : IDisposable
     {
         OtherProgram.Needs("openssl");
         await MakeAsync();
-        await using var server = await RunningTool.Serve("echo", "--cert", _folder["server.pem"], "--key", _folder["server.key"]);
-        using Process client = OtherProgram.Start("openssl", "s_client", "-connect", server.Address, "-CAfile", _folder["ca.pem"], "-tls1_2");
+        await using var server = await RunningTool.Serve("echo", "--cert", _folder["server.pem"], "--key",
+            _folder["server.key"]);
+        using Process client = OtherProgram.Start("openssl", "s_client", "-connect", server.Address, "-CAfile",
+            _folder["ca.pem"], "-tls1_2");
         Task<string> errors = client.StandardError.ReadToEndAsync(TestContext.Current.CancellationToken);
         Lines lines = new(client.StandardOutput, "openssl s_client");
         await client.StandardInput.WriteAsync("hello\n");
@@ -240,10 +271,13 @@ public sealed partial class ServeTlsTests : IDisposable
     [InlineData("Give --pfx, or --cert and --key.", "serve", "echo", "--pfx", "a", "--cert", "b")]
     [InlineData("--key is the key of a --cert, which is missing.", "serve", "echo", "--key", "a")]
     [InlineData("--pin takes SHA-256 as 64 hexadecimal digits", "connect", "--pin", "abc", "tls://localhost:1")]
-    [InlineData("Give --ca or --pin, not both: a pin identifies the certificate completely.", "connect", "--pin", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=", "--ca", "x", "tls://localhost:1")]
-    [InlineData("There is no --insecure: name trusted authorities by --ca FILE, or a certificate by --pin HASH.", "connect", "--insecure", "tls://localhost:1")]
+    [InlineData("Give --ca or --pin, not both: a pin identifies the certificate completely.", "connect", "--pin",
+        "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=", "--ca", "x", "tls://localhost:1")]
+    [InlineData("There is no --insecure: name trusted authorities by --ca FILE, or a certificate by --pin HASH.",
+        "connect", "--insecure", "tls://localhost:1")]
     [InlineData("TLS for datagrams is not supported.", "connect", "--tls", "udp://localhost:1")]
-    [InlineData("--server-name takes a name or an IP address, not '*.example.org'.", "connect", "--server-name", "*.example.org", "tls://localhost:1")]
+    [InlineData("--server-name takes a name or an IP address, not '*.example.org'.", "connect", "--server-name",
+        "*.example.org", "tls://localhost:1")]
     public async Task Wrong_arguments_give_one_line_that_says_what_is_right(string expected, params string[] arguments)
     {
         (int code, _, List<string> errors) = await RunningTool.Run(null, arguments);
@@ -255,11 +289,13 @@ public sealed partial class ServeTlsTests : IDisposable
     [InlineData("none.pem", null, "none.pem")]
     [InlineData("server.pem", null, "key")]
     [InlineData("server.pem", "client.key", "server.pem cannot be loaded")]
-    public async Task A_certificate_that_cannot_be_used_is_reported_at_the_start(string file, string? keyFile, string expected)
+    public async Task A_certificate_that_cannot_be_used_is_reported_at_the_start(string file, string? keyFile,
+        string expected)
     {
         await MakeAsync();
         string[] key = keyFile is not null ? ["--key", _folder[keyFile]] : [];
-        (int code, List<string> output, List<string> errors) = await RunningTool.Run(null, ["serve", "echo", "--port", "0", "--cert", _folder[file], .. key]);
+        (int code, List<string> output, List<string> errors) = await RunningTool.Run(null,
+            ["serve", "echo", "--port", "0", "--cert", _folder[file], .. key]);
         Assert.Equal(1, code);
         Assert.Empty(output);
         Assert.Contains(expected, string.Join('\n', errors), StringComparison.Ordinal);
@@ -286,7 +322,8 @@ public sealed partial class ServeTlsTests : IDisposable
 
     private async Task MakeAsync(params string[] arguments)
     {
-        (int code, _, List<string> errors) = await RunningTool.Run(null, ["certs", "--out", _folder.Path, .. arguments]);
+        (int code, _, List<string> errors) = await RunningTool.Run(null,
+            ["certs", "--out", _folder.Path, .. arguments]);
         Assert.True(code == 0, string.Join('\n', errors));
     }
 

@@ -39,7 +39,9 @@ internal sealed class SslStreamPeer : TrustPeer
             CertificateChainPolicy = Policy(which),
             EnabledSslProtocols = which.PeerProtocols,
         };
-        if (which.ClientApplications.Length > 0) options.ApplicationProtocols = [.. which.ClientApplications.Select(static a => new SslApplicationProtocol(a))];
+        if (which.ClientApplications.Length > 0)
+            options.ApplicationProtocols =
+                [.. which.ClientApplications.Select(static a => new SslApplicationProtocol(a))];
         if (which.Client is { } name) options.ClientCertificateContext = ContextOf(name, which.Whole);
         try
         {
@@ -76,8 +78,12 @@ internal sealed class SslStreamPeer : TrustPeer
             CertificateChainPolicy = Policy(which),
             EnabledSslProtocols = which.PeerProtocols,
         };
-        if (which.Asks == TlsClientCertificates.Requested) options.RemoteCertificateValidationCallback = static (_, certificate, _, errors) => certificate is null || errors == SslPolicyErrors.None;
-        if (which.ServerApplications.Length > 0) options.ApplicationProtocols = [.. which.ServerApplications.Select(static a => new SslApplicationProtocol(a))];
+        if (which.Asks == TlsClientCertificates.Requested)
+            options.RemoteCertificateValidationCallback = static (_, certificate, _, errors) => certificate is null
+                || errors == SslPolicyErrors.None;
+        if (which.ServerApplications.Length > 0)
+            options.ApplicationProtocols =
+                [.. which.ServerApplications.Select(static a => new SslApplicationProtocol(a))];
         try
         {
             using TcpClient socket = await _listener.AcceptTcpClientAsync();
@@ -87,7 +93,8 @@ internal sealed class SslStreamPeer : TrustPeer
             if (line is not null) await stream.WriteAsync(Encoding.ASCII.GetBytes(line + "\n"));
             await stream.ShutdownAsync();
         }
-        catch (Exception e) when (e is AuthenticationException or IOException or SocketException or ObjectDisposedException or InvalidOperationException)
+        catch (Exception e) when (e is AuthenticationException or IOException or SocketException
+            or ObjectDisposedException or InvalidOperationException)
         {
             // Rejected by one of the sides, or no client connected: the case says which is expected.
         }
@@ -97,12 +104,18 @@ internal sealed class SslStreamPeer : TrustPeer
     {
         Identity identity = TrustMaterial.Get(name);
         // Built without searching for missing intermediates.
-        return SslStreamCertificateContext.Create(identity.Certificate, whole ? new X509Certificate2Collection(identity.Issuers) : null, offline: true);
+        return SslStreamCertificateContext.Create(identity.Certificate,
+            whole ? new X509Certificate2Collection(identity.Issuers) : null, offline: true);
     }
 
     private static X509ChainPolicy Policy(TrustCase which)
     {
-        X509ChainPolicy policy = new() { TrustMode = X509ChainTrustMode.CustomRootTrust, RevocationMode = X509RevocationMode.NoCheck, DisableCertificateDownloads = true };
+        X509ChainPolicy policy = new()
+        {
+            TrustMode = X509ChainTrustMode.CustomRootTrust,
+            RevocationMode = X509RevocationMode.NoCheck,
+            DisableCertificateDownloads = true
+        };
         policy.CustomTrustStore.Add(TrustMaterial.Get(which.Roots).Certificate);
         return policy;
     }
@@ -115,17 +128,22 @@ internal sealed class OpenSslPeer : TrustPeer
 
     public override async Task<(string? Answer, string Told)> ConnectAsync(TrustCase which, int port)
     {
-        List<string> arguments = ["s_client", "-quiet", "-connect", $"127.0.0.1:{port}", "-verify_return_error", "-CAfile", TrustMaterial.Get(which.Roots).Write(_folder, "ca.pem")];
+        List<string> arguments = ["s_client", "-quiet", "-connect", $"127.0.0.1:{port}", "-verify_return_error",
+            "-CAfile", TrustMaterial.Get(which.Roots).Write(_folder, "ca.pem")];
         bool isAddress = IPAddress.TryParse(which.Host, out _);
-        arguments.AddRange(isAddress ? ["-noservername", "-verify_ip", which.Host] : ["-servername", which.Host, "-verify_hostname", which.Host]);
+        arguments.AddRange(isAddress
+            ? ["-noservername", "-verify_ip", which.Host]
+            : ["-servername", which.Host, "-verify_hostname", which.Host]);
         if (which.Client is { } name) AddIdentity(arguments, name, which.Whole);
-        if (which.ClientApplications.Length > 0) arguments.AddRange(["-alpn", string.Join(',', which.ClientApplications)]);
+        if (which.ClientApplications.Length > 0)
+            arguments.AddRange(["-alpn", string.Join(',', which.ClientApplications)]);
         AddVersion(arguments, which.PeerProtocols);
         _process = OtherProgram.Start("openssl", [.. arguments]);
         Task<string> errors = _process.StandardError.ReadToEndAsync();
         await _process.StandardInput.WriteAsync(Line + "\n");
         await _process.StandardInput.FlushAsync();
-        string? answer = await Deadline.Within(async cancellation => await _process.StandardOutput.ReadLineAsync(cancellation), () => "openssl s_client");
+        string? answer = await Deadline.Within(
+            async cancellation => await _process.StandardOutput.ReadLineAsync(cancellation), () => "openssl s_client");
         _process.Kill();
         return (answer, await errors);
     }
@@ -134,15 +152,19 @@ internal sealed class OpenSslPeer : TrustPeer
     {
         List<string> arguments = ["s_server", "-accept", "127.0.0.1:0", "-naccept", "1", "-rev"];
         AddIdentity(arguments, which.Server, which.Whole);
-        if (which.Asks != TlsClientCertificates.Off) arguments.AddRange([which.Asks == TlsClientCertificates.Required ? "-Verify" : "-verify", "3", "-verify_return_error", "-CAfile", TrustMaterial.Get(which.Roots).Write(_folder, "ca.pem")]);
-        if (which.ServerApplications.Length > 0) arguments.AddRange(["-alpn", string.Join(',', which.ServerApplications)]);
+        if (which.Asks != TlsClientCertificates.Off)
+            arguments.AddRange([which.Asks == TlsClientCertificates.Required ? "-Verify" : "-verify", "3",
+                "-verify_return_error", "-CAfile", TrustMaterial.Get(which.Roots).Write(_folder, "ca.pem")]);
+        if (which.ServerApplications.Length > 0)
+            arguments.AddRange(["-alpn", string.Join(',', which.ServerApplications)]);
         AddVersion(arguments, which.PeerProtocols);
         _process = OtherProgram.Start("openssl", [.. arguments]);
         _ = _process.StandardError.ReadToEndAsync();
         Lines lines = new(_process.StandardOutput, "openssl s_server");
         string accepting = await lines.ThatContains("ACCEPT");
         _ = lines.ToEndAsync();
-        return int.Parse(accepting[(accepting.LastIndexOf(':') + 1)..], System.Globalization.CultureInfo.InvariantCulture);
+        return int.Parse(accepting[(accepting.LastIndexOf(':') + 1)..],
+            System.Globalization.CultureInfo.InvariantCulture);
     }
 
     public override async ValueTask DisposeAsync()
@@ -173,7 +195,9 @@ internal sealed class OpenSslPeer : TrustPeer
     private void AddIdentity(List<string> arguments, string name, bool whole)
     {
         Identity identity = TrustMaterial.Get(name);
-        arguments.AddRange(["-cert", identity.Write(_folder, "own.pem"), "-key", identity.WriteKey(_folder, "own.key")]);
-        if (whole && identity.Issuers.Length > 0) arguments.AddRange(["-cert_chain", identity.WriteIssuers(_folder, "chain.pem")]);
+        arguments.AddRange(["-cert", identity.Write(_folder, "own.pem"), "-key",
+            identity.WriteKey(_folder, "own.key")]);
+        if (whole && identity.Issuers.Length > 0)
+            arguments.AddRange(["-cert_chain", identity.WriteIssuers(_folder, "chain.pem")]);
     }
 }

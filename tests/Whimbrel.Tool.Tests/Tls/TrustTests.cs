@@ -22,22 +22,50 @@ public class TrustTests
         new("an RSA certificate") { Server = "server RSA" },
         new("TLS 1.2 when the server has no other") { PeerProtocols = SslProtocols.Tls12 },
         new("TLS 1.3 when we allow no other") { Protocols = SslProtocols.Tls13 },
-        new("TLS 1.1 only") { PeerProtocols = SslProtocols.Tls11, Failure = TlsFailure.NoCommonVersion, Says = "1.2, 1.3" },
+        new("TLS 1.1 only")
+        {
+            PeerProtocols = SslProtocols.Tls11,
+            Failure = TlsFailure.NoCommonVersion,
+            Says = "1.2, 1.3"
+        },
         new("another host") { Host = "other.example", Failure = Rejected, Says = "other.example" },
         new("a wildcard that covers") { Server = "server wildcard", Host = "one.chat.example" },
-        new("a wildcard and two labels") { Server = "server wildcard", Host = "one.two.chat.example", Failure = Rejected, Says = "one.two.chat.example" },
+        new("a wildcard and two labels")
+        {
+            Server = "server wildcard",
+            Host = "one.two.chat.example",
+            Failure = Rejected,
+            Says = "one.two.chat.example"
+        },
         new("an address that is covered") { Server = "server address", Host = "127.0.0.1" },
         new("an address that is not") { Host = "127.0.0.1", Failure = Rejected, Says = "127.0.0.1" },
-        new("a name in the subject only") { Server = "server without names", Failure = Rejected, Says = TrustMaterial.Host },
+        new("a name in the subject only")
+        {
+            Server = "server without names",
+            Failure = Rejected,
+            Says = TrustMaterial.Host
+        },
         new("expired") { Server = "server expired", Failure = Rejected, Says = "expired" },
         new("not yet valid") { Server = "server not yet valid", Failure = Rejected, Says = "not valid before" },
         new("self-signed") { Server = "server self-signed", Failure = Rejected, Says = "trusted" },
         new("an unknown authority") { Server = "server of other root", Failure = Rejected, Says = "trusted" },
         new("a client's certificate on a server") { Server = "client", Failure = Rejected, Says = "" },
         new("an intermediate that is sent") { Server = "server of intermediate" },
-        new("an intermediate that is not sent") { Server = "server of intermediate", Whole = false, Failure = Rejected, Says = "intermediate" },
+        new("an intermediate that is not sent")
+        {
+            Server = "server of intermediate",
+            Whole = false,
+            Failure = Rejected,
+            Says = "intermediate"
+        },
         new("an issuer that is no authority") { Server = "server of a server", Failure = Rejected },
-        new("revoked by a list") { Server = "server revoked", LooksAtList = true, Failure = Rejected, Says = "revoked" },
+        new("revoked by a list")
+        {
+            Server = "server revoked",
+            LooksAtList = true,
+            Failure = Rejected,
+            Says = "revoked"
+        },
         new("not in the list") { LooksAtList = true },
         new("revoked and no list given") { Server = "server revoked" },
         new("self-signed with the right pin") { Server = "server self-signed", Pin = "server self-signed" },
@@ -45,11 +73,25 @@ public class TrustTests
         new("expired and the hook says yes") { Server = "server expired", Verdict = true },
         new("good and the hook says no") { Verdict = false, Failure = Rejected },
         new("a server that asks, and nothing to show") { Asks = TlsClientCertificates.Requested },
-        new("a server that requires, and nothing to show") { Asks = TlsClientCertificates.Required, Failure = TlsFailure.RefusedByPeer },
+        new("a server that requires, and nothing to show")
+        {
+            Asks = TlsClientCertificates.Required,
+            Failure = TlsFailure.RefusedByPeer
+        },
         new("a server that requires, and a good one") { Asks = TlsClientCertificates.Required, Client = "client" },
-        new("a server that requires, and one of another authority") { Asks = TlsClientCertificates.Required, Client = "client of other root", Failure = TlsFailure.RefusedByPeer },
+        new("a server that requires, and one of another authority")
+        {
+            Asks = TlsClientCertificates.Required,
+            Client = "client of other root",
+            Failure = TlsFailure.RefusedByPeer
+        },
         new("an application protocol in common") { ServerApplications = ["b", "a"], ClientApplications = ["a", "c"] },
-        new("no application protocol in common") { ServerApplications = ["b"], ClientApplications = ["a"], Failure = TlsFailure.NoCommonApplicationProtocol },
+        new("no application protocol in common")
+        {
+            ServerApplications = ["b"],
+            ClientApplications = ["a"],
+            Failure = TlsFailure.NoCommonApplicationProtocol
+        },
     ];
 
     // Our side is the server: which clients does it accept?
@@ -57,28 +99,107 @@ public class TrustTests
     [
         new("nobody is asked"),
         new("nobody is asked, over TLS 1.2") { PeerProtocols = SslProtocols.Tls12 },
-        new("TLS 1.1 only") { PeerProtocols = SslProtocols.Tls11, Failure = TlsFailure.NoCommonVersion, Says = "1.2, 1.3" },
-        new("TLS 1.2 where only 1.3 is allowed") { Protocols = SslProtocols.Tls13, PeerProtocols = SslProtocols.Tls12, Failure = TlsFailure.NoCommonVersion, Says = "1.3" },
-        new("a client that trusts somebody else") { Server = "server of other root", Failure = TlsFailure.RefusedByPeer },
+        new("TLS 1.1 only")
+        {
+            PeerProtocols = SslProtocols.Tls11,
+            Failure = TlsFailure.NoCommonVersion,
+            Says = "1.2, 1.3"
+        },
+        new("TLS 1.2 where only 1.3 is allowed")
+        {
+            Protocols = SslProtocols.Tls13,
+            PeerProtocols = SslProtocols.Tls12,
+            Failure = TlsFailure.NoCommonVersion,
+            Says = "1.3"
+        },
+        new("a client that trusts somebody else")
+        {
+            Server = "server of other root",
+            Failure = TlsFailure.RefusedByPeer
+        },
         new("a client that means another host") { Host = "other.example", Failure = TlsFailure.RefusedByPeer },
         new("our intermediate is sent") { Server = "server of intermediate" },
         new("requested and none") { Asks = TlsClientCertificates.Requested },
         new("requested and good") { Asks = TlsClientCertificates.Requested, Client = "client" },
-        new("requested and bad") { Asks = TlsClientCertificates.Requested, Client = "client of other root", Failure = Rejected, Says = "trusted" },
+        new("requested and bad")
+        {
+            Asks = TlsClientCertificates.Requested,
+            Client = "client of other root",
+            Failure = Rejected,
+            Says = "trusted"
+        },
         new("required and none") { Asks = TlsClientCertificates.Required, Failure = Rejected, Says = "no certificate" },
         new("required and good") { Asks = TlsClientCertificates.Required, Client = "client" },
-        new("required and good, over TLS 1.2") { Asks = TlsClientCertificates.Required, Client = "client", PeerProtocols = SslProtocols.Tls12 },
-        new("required and of another authority") { Asks = TlsClientCertificates.Required, Client = "client of other root", Failure = Rejected, Says = "trusted" },
-        new("required and expired") { Asks = TlsClientCertificates.Required, Client = "client expired", Failure = Rejected, Says = "expired" },
-        new("required and not yet valid") { Asks = TlsClientCertificates.Required, Client = "client not yet valid", Failure = Rejected, Says = "not valid before" },
+        new("required and good, over TLS 1.2")
+        {
+            Asks = TlsClientCertificates.Required,
+            Client = "client",
+            PeerProtocols = SslProtocols.Tls12
+        },
+        new("required and of another authority")
+        {
+            Asks = TlsClientCertificates.Required,
+            Client = "client of other root",
+            Failure = Rejected,
+            Says = "trusted"
+        },
+        new("required and expired")
+        {
+            Asks = TlsClientCertificates.Required,
+            Client = "client expired",
+            Failure = Rejected,
+            Says = "expired"
+        },
+        new("required and not yet valid")
+        {
+            Asks = TlsClientCertificates.Required,
+            Client = "client not yet valid",
+            Failure = Rejected,
+            Says = "not valid before"
+        },
         new("required and a server's") { Asks = TlsClientCertificates.Required, Client = "server", Failure = Rejected },
-        new("required and self-signed") { Asks = TlsClientCertificates.Required, Client = "client self-signed", Failure = Rejected, Says = "trusted" },
-        new("required and the intermediate is sent") { Asks = TlsClientCertificates.Required, Client = "client of intermediate" },
-        new("required and the intermediate is missing") { Asks = TlsClientCertificates.Required, Client = "client of intermediate", Whole = false, Failure = Rejected, Says = "intermediate" },
-        new("required and revoked by a list") { Asks = TlsClientCertificates.Required, Client = "client revoked", LooksAtList = true, Failure = Rejected, Says = "revoked" },
-        new("required and the hook says no") { Asks = TlsClientCertificates.Required, Client = "client", Verdict = false, Failure = Rejected },
+        new("required and self-signed")
+        {
+            Asks = TlsClientCertificates.Required,
+            Client = "client self-signed",
+            Failure = Rejected,
+            Says = "trusted"
+        },
+        new("required and the intermediate is sent")
+        {
+            Asks = TlsClientCertificates.Required,
+            Client = "client of intermediate"
+        },
+        new("required and the intermediate is missing")
+        {
+            Asks = TlsClientCertificates.Required,
+            Client = "client of intermediate",
+            Whole = false,
+            Failure = Rejected,
+            Says = "intermediate"
+        },
+        new("required and revoked by a list")
+        {
+            Asks = TlsClientCertificates.Required,
+            Client = "client revoked",
+            LooksAtList = true,
+            Failure = Rejected,
+            Says = "revoked"
+        },
+        new("required and the hook says no")
+        {
+            Asks = TlsClientCertificates.Required,
+            Client = "client",
+            Verdict = false,
+            Failure = Rejected
+        },
         new("an application protocol in common") { ServerApplications = ["b", "a"], ClientApplications = ["a", "b"] },
-        new("no application protocol in common") { ServerApplications = ["b"], ClientApplications = ["a"], Failure = TlsFailure.NoCommonApplicationProtocol },
+        new("no application protocol in common")
+        {
+            ServerApplications = ["b"],
+            ClientApplications = ["a"],
+            Failure = TlsFailure.NoCommonApplicationProtocol
+        },
     ];
 #pragma warning restore CA5397, SYSLIB0039, CA5398
 
@@ -107,7 +228,8 @@ public class TrustTests
             Verify = which.Verdict is { } verdict ? _ => verdict : null,
         };
         TrustSession session = new(dials: true);
-        await using Client connector = new(new ClientOptions { EndPoint = new IPEndPoint(IPAddress.Loopback, port), Tls = tls }, () => session);
+        await using Client connector =
+            new(new ClientOptions { EndPoint = new IPEndPoint(IPAddress.Loopback, port), Tls = tls }, () => session);
         try
         {
             await connector.ConnectAsync(TestContext.Current.CancellationToken);
@@ -123,8 +245,11 @@ public class TrustTests
 
         (string? line, CloseReason reason) = await session.EndAsync();
         Judge(which, peerName, line, reason);
-        if (which.Failure == Ok && which.ServerApplications.Length > 0) Assert.Equal("a", session.Tls!.ApplicationProtocol);
-        if (which.Failure == Ok) Assert.Equal(TrustMaterial.Get(which.Server).Certificate.Thumbprint, session.Tls!.PeerCertificate!.Thumbprint);
+        if (which.Failure == Ok && which.ServerApplications.Length > 0)
+            Assert.Equal("a", session.Tls!.ApplicationProtocol);
+        if (which.Failure == Ok)
+            Assert.Equal(TrustMaterial.Get(which.Server).Certificate.Thumbprint,
+                session.Tls!.PeerCertificate!.Thumbprint);
     }
 
     [Theory]
@@ -146,14 +271,17 @@ public class TrustTests
             Verify = which.Verdict is { } verdict ? _ => verdict : null,
         };
         TrustSession session = new(dials: false);
-        await using Server server = new(new ServerOptions { EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Tls = tls }, () => session);
+        await using Server server =
+            new(new ServerOptions { EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Tls = tls }, () => session);
         await StartAsync(server);
         (string? answer, string told) = await peer.ConnectAsync(which, ((IPEndPoint)server.EndPoint!).Port);
         if (which.Failure == Ok)
         {
             Assert.True(answer == TrustPeer.Line, told);
             Assert.Equal(1, server.ReadCounters().TlsHandshakes);
-            if (which.Client is { } client) Assert.Equal(TrustMaterial.Get(client).Certificate.Thumbprint, session.Tls!.PeerCertificate!.Thumbprint);
+            if (which.Client is { } client)
+                Assert.Equal(TrustMaterial.Get(client).Certificate.Thumbprint,
+                    session.Tls!.PeerCertificate!.Thumbprint);
             if (which.ServerApplications.Length > 0) Assert.Equal("b", session.Tls!.ApplicationProtocol);
             return;
         }
@@ -163,7 +291,9 @@ public class TrustTests
         Judge(which, peerName, null, reason);
         // The peer receives an alert. With TLS 1.3 the portable provider cannot send one, because SslStream completes
         // its own handshake first.
-        if (peerName == "OpenSSL" && which.Failure != TlsFailure.RefusedByPeer && !(provider == TlsProvider.Portable && which.Failure == Rejected)) Assert.Contains("alert", told, StringComparison.Ordinal);
+        if (peerName == "OpenSSL" && which.Failure != TlsFailure.RefusedByPeer
+            && !(provider == TlsProvider.Portable && which.Failure == Rejected))
+            Assert.Contains("alert", told, StringComparison.Ordinal);
     }
 
     [Theory]
@@ -173,7 +303,8 @@ public class TrustTests
     {
         TrustSession session = new(dials: false);
         TlsOptions tls = new() { Provider = provider, Certificate = TrustMaterial.Get("server").ToTls() };
-        await using Server server = new(new ServerOptions { EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Tls = tls }, () => session);
+        await using Server server =
+            new(new ServerOptions { EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Tls = tls }, () => session);
         await StartAsync(server);
         using Peer peer = new(server.EndPoint!);
         await peer.SendAsync(Encoding.ASCII.GetBytes("GET / HTTP/1.1\r\nHost: a\r\n\r\n"));
@@ -192,9 +323,12 @@ public class TrustTests
         const int clients = 50;
         TlsOptions tls = new() { Provider = provider, Certificate = TrustMaterial.Get("server").ToTls() };
         await using Engine engine = new(new EngineOptions { Loops = 1 });
-        await using Server server = new(new ServerOptions { EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Tls = tls, Engine = engine }, static () => new TrustSession(dials: false));
+        await using Server server =
+            new(new ServerOptions { EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Tls = tls, Engine = engine },
+                static () => new TrustSession(dials: false));
         await StartAsync(server);
-        X509ChainPolicy policy = new() { TrustMode = X509ChainTrustMode.CustomRootTrust, RevocationMode = X509RevocationMode.NoCheck };
+        X509ChainPolicy policy =
+            new() { TrustMode = X509ChainTrustMode.CustomRootTrust, RevocationMode = X509RevocationMode.NoCheck };
         policy.CustomTrustStore.Add(TrustMaterial.Get("root").Certificate);
         await Deadline.Within(
             async cancellation =>
@@ -210,7 +344,9 @@ public class TrustTests
             using TcpClient socket = new();
             await socket.ConnectAsync((IPEndPoint)server.EndPoint!, cancellation);
             await using SslStream stream = new(socket.GetStream());
-            await stream.AuthenticateAsClientAsync(new SslClientAuthenticationOptions { TargetHost = TrustMaterial.Host, CertificateChainPolicy = policy }, cancellation);
+            await stream.AuthenticateAsClientAsync(
+                new SslClientAuthenticationOptions { TargetHost = TrustMaterial.Host, CertificateChainPolicy = policy },
+                cancellation);
             StreamReader reader = new(stream);
             // Twice, because the first line may arrive together with the end of the handshake.
             foreach (string line in (string[])["one", "two"])
@@ -231,7 +367,9 @@ public class TrustTests
 
         Assert.Null(line);
         // With TLS 1.3, SslStream checks the certificate after the handshake, and then closes without close_notify.
-        if (peerName == "SslStream" && which.Failure == TlsFailure.RefusedByPeer && reason.TlsFailure == TlsFailure.Truncated) return;
+        if (peerName == "SslStream" && which.Failure == TlsFailure.RefusedByPeer
+            && reason.TlsFailure == TlsFailure.Truncated)
+            return;
         Assert.True(which.Failure == reason.TlsFailure, $"{reason.Cause} {reason.TlsFailure}: {reason}");
         Assert.Contains(which.Says, reason.ToString(), StringComparison.OrdinalIgnoreCase);
     }
@@ -256,7 +394,8 @@ public class TrustTests
         if (name == "SslStream")
         {
 #pragma warning disable CA5397, SYSLIB0039 // to test that it is rejected
-            Assert.SkipWhen(which.PeerProtocols == SslProtocols.Tls11, "The system's policy refuses TLS 1.1 for SslStream.");
+            Assert.SkipWhen(which.PeerProtocols == SslProtocols.Tls11,
+                "The system's policy refuses TLS 1.1 for SslStream.");
 #pragma warning restore CA5397, SYSLIB0039
             return new SslStreamPeer();
         }
@@ -269,7 +408,9 @@ public class TrustTests
     internal static async Task NeedsAsync(TlsProvider provider)
     {
         TlsOptions tls = new() { Provider = provider, Certificate = TrustMaterial.Get("server").ToTls() };
-        await using Server server = new(new ServerOptions { EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Tls = tls }, static () => new TrustSession(dials: false));
+        await using Server server =
+            new(new ServerOptions { EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Tls = tls },
+                static () => new TrustSession(dials: false));
         await StartAsync(server);
     }
 
@@ -288,9 +429,11 @@ public class TrustTests
     // Sends the line as client, echoes as server, and records the close reason.
     private sealed class TrustSession(bool dials) : Session
     {
-        private readonly TaskCompletionSource<(string?, CloseReason)> _end = new(TaskCreationOptions.RunContinuationsAsynchronously);
+        private readonly TaskCompletionSource<(string?, CloseReason)> _end =
+            new(TaskCreationOptions.RunContinuationsAsynchronously);
 
-        public Task<(string? Line, CloseReason Reason)> EndAsync() => Deadline.Within(async cancellation => await _end.Task.WaitAsync(cancellation), () => "the end of our session");
+        public Task<(string? Line, CloseReason Reason)> EndAsync() => Deadline.Within(
+            async cancellation => await _end.Task.WaitAsync(cancellation), () => "the end of our session");
 
         protected override void OnConnected()
         {

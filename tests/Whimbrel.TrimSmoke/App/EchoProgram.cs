@@ -7,10 +7,12 @@ internal static class EchoProgram
     internal static async Task RunAsync()
     {
         await using Engine engine = new(new EngineOptions { Loops = 2 });
-        await using Server server = new(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) }, () => new Echo());
+        await using Server server = new(
+            new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) }, () => new Echo());
         await server.StartAsync();
         TaskCompletionSource<string> answer = new();
-        await using Client client = new(new ClientOptions { Engine = engine, EndPoint = server.EndPoint }, () => new Asker(answer));
+        await using Client client = new(new ClientOptions { Engine = engine, EndPoint = server.EndPoint },
+            () => new Asker(answer));
         await client.ConnectAsync();
         Console.WriteLine($"{engine.KindName}: {await answer.Task.WaitAsync(TimeSpan.FromSeconds(30))}");
     }

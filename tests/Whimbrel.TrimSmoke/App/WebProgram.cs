@@ -27,10 +27,12 @@ internal static class WebProgram
             builder.Services.AddWhimbrelHttpServer("Web", (services, web) =>
             {
                 web.Get("/hello/{name}", (request, response) => response.Text($"Hello {request.Route["name"]}"));
-                web.Get("/note", (_, response) => response.Json(services.GetRequiredService<Report>(), NoteJson.Default.Report));
+                web.Get("/note",
+                    (_, response) => response.Json(services.GetRequiredService<Report>(), NoteJson.Default.Report));
                 web.WebSocket("/echo", async (socket, stop) =>
                 {
-                    while (await socket.ReceiveMessageAsync(stop) is { } message) await socket.SendTextAsync(message.Data, stop);
+                    while (await socket.ReceiveMessageAsync(stop) is { } message)
+                        await socket.SendTextAsync(message.Data, stop);
                 });
                 web.Files("/", folder);
             });
@@ -50,10 +52,12 @@ internal static class WebProgram
     {
         using HttpClient client = new() { BaseAddress = new Uri($"http://{site}") };
         List<string> answers = [];
-        foreach (string path in (string[])["/hello/you", "/note", "/a.txt"]) answers.Add(await client.GetStringAsync(path));
+        foreach (string path in (string[])["/hello/you", "/note", "/a.txt"])
+            answers.Add(await client.GetStringAsync(path));
         using ClientWebSocket socket = new();
         await socket.ConnectAsync(new Uri($"ws://{site}/echo"), CancellationToken.None);
-        await socket.SendAsync("said back"u8.ToArray(), WebSocketMessageType.Text, endOfMessage: true, CancellationToken.None);
+        await socket.SendAsync("said back"u8.ToArray(), WebSocketMessageType.Text, endOfMessage: true,
+            CancellationToken.None);
         byte[] said = new byte[100];
         answers.Add(Encoding.UTF8.GetString(said, 0, (await socket.ReceiveAsync(said, CancellationToken.None)).Count));
         await socket.CloseAsync(WebSocketCloseStatus.NormalClosure, "", CancellationToken.None);

@@ -18,7 +18,8 @@ internal static class SslChatClient
         Asio.Run(service =>
         {
             var client = new ChatClient(service, Contexts.OfClient(), address, port);
-            Lines.Read(() => client.DisconnectAsync(), line => client.SendAsync(line), () => client.ConnectAsync(), client.DisconnectAndStop);
+            Lines.Read(() => client.DisconnectAsync(), line => client.SendAsync(line), () => client.ConnectAsync(),
+                client.DisconnectAndStop);
         });
     }
 
@@ -26,7 +27,8 @@ internal static class SslChatClient
     {
         private bool _stop;
 
-        public ChatClient(Service service, SslContext context, string address, int port) : base(service, context, address, port) { }
+        public ChatClient(Service service, SslContext context, string address, int port)
+            : base(service, context, address, port) { }
 
         public void DisconnectAndStop()
         {
@@ -59,7 +61,8 @@ internal static class SslChatClient
 
         protected override void OnError(int error, string category, string message)
         {
-            Console.WriteLine($"Chat SSL client caught an error with code {error} and category '{category}': {message}");
+            Console.WriteLine(
+                $"Chat SSL client caught an error with code {error} and category '{category}': {message}");
         }
     }
 }

@@ -21,13 +21,15 @@ internal static class SslChatServer
 
     private class ChatServer : SslServer
     {
-        public ChatServer(Service service, SslContext context, int port) : base(service, context, port, InternetProtocol.IPv4) { }
+        public ChatServer(Service service, SslContext context, int port)
+            : base(service, context, port, InternetProtocol.IPv4) { }
 
         protected override SslSession CreateSession() { return new ChatSession(this); }
 
         protected override void OnError(int error, string category, string message)
         {
-            Console.WriteLine($"Chat SSL server caught an error with code {error} and category '{category}': {message}");
+            Console.WriteLine(
+                $"Chat SSL server caught an error with code {error} and category '{category}': {message}");
         }
     }
 
@@ -61,7 +63,8 @@ internal static class SslChatServer
 
         protected override void OnError(int error, string category, string message)
         {
-            Console.WriteLine($"Chat SSL session caught an error with code {error} and category '{category}': {message}");
+            Console.WriteLine(
+                $"Chat SSL session caught an error with code {error} and category '{category}': {message}");
         }
     }
 }

@@ -29,7 +29,8 @@ internal static class TcpChatServer
 
         protected override void OnError(int error, string category, string message)
         {
-            Console.WriteLine($"Chat TCP server caught an error with code {error} and category '{category}': {message}");
+            Console.WriteLine(
+                $"Chat TCP server caught an error with code {error} and category '{category}': {message}");
         }
     }
 
@@ -63,7 +64,8 @@ internal static class TcpChatServer
 
         protected override void OnError(int error, string category, string message)
         {
-            Console.WriteLine($"Chat TCP session caught an error with code {error} and category '{category}': {message}");
+            Console.WriteLine(
+                $"Chat TCP session caught an error with code {error} and category '{category}': {message}");
         }
     }
 }

@@ -19,9 +19,13 @@ internal static class TcpEchoClient
         {
             var clients = new List<EchoClient>();
             // tls: var context = Contexts.OfClient();
-            for (int i = 0; i < _benchmark.Clients; i++) clients.Add(new EchoClient(service, _benchmark.Address, _benchmark.Port)); // plain
+            // plain
+            for (int i = 0; i < _benchmark.Clients; i++)
+                clients.Add(new EchoClient(service, _benchmark.Address, _benchmark.Port));
             // tls: for (int i = 0; i < _benchmark.Clients; i++) clients.Add(new EchoClient(service, context, _benchmark.Address, _benchmark.Port));
-            _benchmark.Run(clients, c => c.ConnectAsync(), c => c.IsConnected, c => c.DisconnectAsync(), c => c.IsConnected); // plain
+            // plain
+            _benchmark.Run(clients, c => c.ConnectAsync(), c => c.IsConnected, c => c.DisconnectAsync(),
+                c => c.IsConnected);
             // tls: _benchmark.Run(clients, c => c.ConnectAsync(), c => c.IsHandshaked, c => c.DisconnectAsync(), c => c.IsConnected);
         });
     }

@@ -33,7 +33,8 @@ internal abstract unsafe class EpollCalls
         return ready >= 0 ? ready : -Syscall.LastError;
     }
 
-    internal virtual int Control(int epoll, int operation, int fd, byte* epollEvent) => Syscall.EpollControl(epoll, operation, fd, epollEvent) == 0 ? 0 : -Syscall.LastError;
+    internal virtual int Control(int epoll, int operation, int fd, byte* epollEvent) =>
+        Syscall.EpollControl(epoll, operation, fd, epollEvent) == 0 ? 0 : -Syscall.LastError;
 
     /// <summary>Makes the descriptor readable. Any thread.</summary>
     internal virtual void Wake(int wake)

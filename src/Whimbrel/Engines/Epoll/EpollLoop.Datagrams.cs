@@ -24,7 +24,9 @@ internal sealed unsafe partial class EpollLoop
             if (socket.IsSendInFlight) SendDatagrams(socket);
         }
 
-        if ((mask & EpollAbi.EPOLLIN) != 0 && (_slots[slot].Wanted & EpollAbi.EPOLLIN) != 0 && !_datagrams!.TryReceive(fd, socket)) RestReceive(socket);
+        if ((mask & EpollAbi.EPOLLIN) != 0 && (_slots[slot].Wanted & EpollAbi.EPOLLIN) != 0
+            && !_datagrams!.TryReceive(fd, socket))
+            RestReceive(socket);
         // The handler may have ended the socket, and the slot may already have a new owner.
         if (socket.Slot == slot && socket.SlotGeneration == generation) Apply(slot, socket);
     }

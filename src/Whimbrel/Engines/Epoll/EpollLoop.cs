@@ -90,7 +90,8 @@ internal sealed unsafe partial class EpollLoop : Loop, IDatagramEngine
     }
 
     private static NetworkException NoQueue(int error) =>
-        new(new NetworkError(error, ErrorCategory.System, $"Cannot make an epoll queue: {ErrorText.Of(error)}. See docs/symptoms/descriptor-limit.md, or: whimbrel explain descriptor-limit."));
+        new(new NetworkError(error, ErrorCategory.System, $"Cannot make an epoll queue: {ErrorText.Of(error)}. "
+            + $"See docs/symptoms/descriptor-limit.md, or: whimbrel explain descriptor-limit."));
 
     // ------------------------------------------------------------------ waiting and delivering
 
@@ -203,7 +204,8 @@ internal sealed unsafe partial class EpollLoop : Loop, IDatagramEngine
         {
             SetWanted(slot, _slots[slot].Wanted & ~EpollAbi.EPOLLOUT);
             bool sends = connection.IsSendInFlight;
-            if (_slots[slot].Opening.IsUnderWay && !_slots[slot].Opening.TryEnd(_sockets, _slots[slot].Fd, ended != 0)) SetWanted(slot, _slots[slot].Wanted | EpollAbi.EPOLLOUT);
+            if (_slots[slot].Opening.IsUnderWay && !_slots[slot].Opening.TryEnd(_sockets, _slots[slot].Fd, ended != 0))
+                SetWanted(slot, _slots[slot].Wanted | EpollAbi.EPOLLOUT);
             if (sends) SendQueue(connection);
         }
 
@@ -534,16 +536,19 @@ internal sealed unsafe partial class EpollLoop : Loop, IDatagramEngine
         for (int i = 0; i < most && listener.Slot == slot && (_slots[slot].Wanted & EpollAbi.EPOLLIN) != 0; i++)
         {
             uint length = SocketAbi.MaxAddressBytes;
-            int fd = _sockets.Accept(_slots[slot].Fd, address, &length, SocketAbi.SOCK_NONBLOCK | SocketAbi.SOCK_CLOEXEC);
+            int fd = _sockets.Accept(_slots[slot].Fd, address, &length,
+                SocketAbi.SOCK_NONBLOCK | SocketAbi.SOCK_CLOEXEC);
             if (fd >= 0)
             {
-                listener.CompleteAccept(new RawSocket(fd, null), AddressCodec.Decode(address, length), listener.IsWildcard ? _sockets.LocalEndPointOf(fd) : null);
+                listener.CompleteAccept(new RawSocket(fd, null), AddressCodec.Decode(address, length),
+                    listener.IsWildcard ? _sockets.LocalEndPointOf(fd) : null);
                 continue;
             }
 
             if (fd == -Errno.EAGAIN) return;
             if (fd is -Errno.EINTR or -Errno.ECONNABORTED) continue;
-            listener.CompleteAcceptError(-fd, fd is -Errno.EMFILE or -Errno.ENFILE && _sockets.Shed(_slots[slot].Fd, ref _reserveFd) == ShedResult.Shed);
+            listener.CompleteAcceptError(-fd, fd is -Errno.EMFILE or -Errno.ENFILE
+                && _sockets.Shed(_slots[slot].Fd, ref _reserveFd) == ShedResult.Shed);
             return;
         }
     }
@@ -619,7 +624,8 @@ internal sealed unsafe partial class EpollLoop : Loop, IDatagramEngine
     private void SendFile(Connection connection, int fd, Block file)
     {
         long result = _sockets.SendFile(fd, file);
-        if (FileTransfer.MustWait(result)) SetWanted(connection.Slot, _slots[connection.Slot].Wanted | EpollAbi.EPOLLOUT);
+        if (FileTransfer.MustWait(result))
+            SetWanted(connection.Slot, _slots[connection.Slot].Wanted | EpollAbi.EPOLLOUT);
         else if (FileTransfer.IsOfSocket(result)) FailSend(connection, (int)-result);
         else connection.CompleteFile(result);
     }
@@ -656,7 +662,8 @@ internal sealed unsafe partial class EpollLoop : Loop, IDatagramEngine
                 ? _sockets.Send(fd, vectors->Base, (int)vectors->Length)
                 : _sockets.Send(fd, vectors, pieces.Length);
             if (sent >= 0) return sent;
-            if (sent is not (-Errno.EAGAIN or -Errno.EINTR or -Errno.ENOBUFS or -Errno.ENOMEM or -Errno.EINPROGRESS)) FailSend(connection, -sent);
+            if (sent is not (-Errno.EAGAIN or -Errno.EINTR or -Errno.ENOBUFS or -Errno.ENOMEM or -Errno.EINPROGRESS))
+                FailSend(connection, -sent);
             return 0;
         }
     }

@@ -11,7 +11,8 @@ namespace Whimbrel.Engines.Portable;
 /// loop sets the flag (a full fence) and then checks for operations. One of the two sees the other. Only a push onto an
 /// empty stack has to check, because the loop never sleeps while the stack has operations.
 /// </remarks>
-[SuppressMessage("Design", "CA1001", Justification = "A thread that pushed the last operation may still be on its way to Set when the loop has ended: the collector frees the event.")]
+[SuppressMessage("Design", "CA1001", Justification = "A thread that pushed the last operation may still be on its way "
+    + "to Set when the loop has ended: the collector frees the event.")]
 internal sealed class CompletionQueue
 {
     /// <summary>
@@ -39,7 +40,8 @@ internal sealed class CompletionQueue
             newest = seen;
         }
 
-        if (newest is null && Volatile.Read(ref _sleeping) == 1 && Interlocked.Exchange(ref _sleeping, 0) == 1) _wake.Set();
+        if (newest is null && Volatile.Read(ref _sleeping) == 1 && Interlocked.Exchange(ref _sleeping, 0) == 1)
+            _wake.Set();
     }
 
     /// <summary>Ends a sleep, or prevents the next one. Any thread.</summary>

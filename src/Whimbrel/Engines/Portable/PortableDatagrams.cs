@@ -17,7 +17,8 @@ namespace Whimbrel.Engines.Portable;
 /// thread.
 /// </summary>
 [SuppressMessage("Design", "CA1001", Justification = "What it has of native memory belongs to queued datagrams.")]
-[SuppressMessage("Reliability", "CA2012", Justification = "Each task is consumed once, by its awaiter, in the End call.")]
+[SuppressMessage("Reliability", "CA2012",
+    Justification = "Each task is consumed once, by its awaiter, in the End call.")]
 internal sealed class PortableDatagrams
 {
     private const int IpBytes = 64 * 1024;
@@ -105,7 +106,8 @@ internal sealed class PortableDatagrams
         if (!KernelProbe.IsLinux || _isUnix) return 0;
         Span<uint> numbers = stackalloc uint[DatagramAbi.MeminfoCount];
         numbers.Clear();
-        _ = SocketOptions.GetRaw(new RawSocket(0, _socket), SocketAbi.SOL_SOCKET, DatagramAbi.SO_MEMINFO, MemoryMarshal.AsBytes(numbers));
+        _ = SocketOptions.GetRaw(new RawSocket(0, _socket), SocketAbi.SOL_SOCKET, DatagramAbi.SO_MEMINFO,
+            MemoryMarshal.AsBytes(numbers));
         return numbers[DatagramAbi.MeminfoDrops];
     }
 
@@ -115,9 +117,11 @@ internal sealed class PortableDatagrams
         switch (_from.Family)
         {
             case AddressFamily.InterNetwork when bytes.Length >= 8:
-                return DatagramPeer.V4(MemoryMarshal.Read<uint>(bytes[4..]), BinaryPrimitives.ReadUInt16BigEndian(bytes[2..]));
+                return DatagramPeer.V4(MemoryMarshal.Read<uint>(bytes[4..]),
+                    BinaryPrimitives.ReadUInt16BigEndian(bytes[2..]));
             case AddressFamily.InterNetworkV6 when bytes.Length >= 28:
-                return DatagramPeer.V6(MemoryMarshal.Read<ulong>(bytes[8..]), MemoryMarshal.Read<ulong>(bytes[16..]), BinaryPrimitives.ReadUInt16BigEndian(bytes[2..]), MemoryMarshal.Read<uint>(bytes[24..]));
+                return DatagramPeer.V6(MemoryMarshal.Read<ulong>(bytes[8..]), MemoryMarshal.Read<ulong>(bytes[16..]),
+                    BinaryPrimitives.ReadUInt16BigEndian(bytes[2..]), MemoryMarshal.Read<uint>(bytes[24..]));
             case AddressFamily.Unix when bytes.Length > 2:
                 ReadOnlySpan<byte> path = bytes[2..];
                 if (path[0] != 0 && path.IndexOf((byte)0) is >= 0 and int end) path = path[..end];

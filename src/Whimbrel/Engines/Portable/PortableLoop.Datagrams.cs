@@ -99,7 +99,8 @@ internal sealed unsafe partial class PortableLoop
 
         _slots[slot].IsReading = false;
         if (received > 0) resident.ReceiveBatchEnded();
-        if (IsAttached(resident, slot, generation) && _slots[slot].IsWanted && !_slots[slot].IsReading) ReceiveDatagrams(resident);
+        if (IsAttached(resident, slot, generation) && _slots[slot].IsWanted && !_slots[slot].IsReading)
+            ReceiveDatagrams(resident);
     }
 
     private static bool Receive(DatagramResident resident, PortableDatagrams datagrams)

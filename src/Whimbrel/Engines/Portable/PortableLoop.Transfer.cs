@@ -123,7 +123,9 @@ internal sealed unsafe partial class PortableLoop
 
     /// <summary>Returns the buffer for receives on the loop's thread.</summary>
     private Span<byte> HotBlock(Connection connection) =>
-        _slots[connection.Slot].Size.IsLarge && connection.TakesLargeBlocks ? new Span<byte>(_largeBlock.Take(), LargeBlock.Bytes) : new Span<byte>(_buffer, ReceiveBytes);
+        _slots[connection.Slot].Size.IsLarge && connection.TakesLargeBlocks
+            ? new Span<byte>(_largeBlock.Take(), LargeBlock.Bytes)
+            : new Span<byte>(_buffer, ReceiveBytes);
 
     /// <summary>
     /// Reads into the shared buffer after the <paramref name="held"/> bytes that are already in it, and delivers all of
@@ -152,7 +154,8 @@ internal sealed unsafe partial class PortableLoop
         }
 
         if (isEnd) ReceiveEnded(connection);
-        else if (outcome is not (SocketError.Success or SocketError.WouldBlock or SocketError.Interrupted)) ReceiveFailed(connection, outcome);
+        else if (outcome is not (SocketError.Success or SocketError.WouldBlock or SocketError.Interrupted))
+            ReceiveFailed(connection, outcome);
         else if (!_slots[slot].IsWanted) return;
         else if (held + count == block.Length) ReadOn(connection);
         else ReceiveNext(connection);
@@ -187,7 +190,9 @@ internal sealed unsafe partial class PortableLoop
         Socket socket = _slots[connection.Slot].Socket!;
         while (connection.SendHead is { } head && head.Length > 0)
         {
-            ReadOnlySpan<byte> data = head.NextInMemory is not null && head.Length < GatherBelowBytes ? Gather(head) : new(head.Memory + head.Start, head.Length);
+            ReadOnlySpan<byte> data = head.NextInMemory is not null && head.Length < GatherBelowBytes
+                ? Gather(head)
+                : new(head.Memory + head.Start, head.Length);
             Counters.Sends++;
             int sent = socket.Send(data, SocketFlags.None, out SocketError error);
             if (error != SocketError.Success)
@@ -217,7 +222,8 @@ internal sealed unsafe partial class PortableLoop
     private void SendWhenPossible(Connection connection, Socket socket)
     {
         Block head = connection.SendHead!;
-        PortableOperation operation = TakeOperation(_freeSends) ?? new PortableOperation(_completions, OperationKind.Send);
+        PortableOperation operation = TakeOperation(_freeSends)
+            ?? new PortableOperation(_completions, OperationKind.Send);
         operation.SetBlock(head.Memory + head.Start, Math.Min(head.Length, PendingSendBytes));
         Begin(operation, connection);
         // If it completes at once, it is delivered with the others in the next turn, like one in flight.
@@ -235,7 +241,8 @@ internal sealed unsafe partial class PortableLoop
     }
 
     private static bool IsTransient(SocketError error) =>
-        error is SocketError.WouldBlock or SocketError.NoBufferSpaceAvailable or SocketError.Interrupted or SocketError.IOPending or SocketError.InProgress;
+        error is SocketError.WouldBlock or SocketError.NoBufferSpaceAvailable or SocketError.Interrupted
+            or SocketError.IOPending or SocketError.InProgress;
 
     internal override int TrySendNow(Connection connection, ReadOnlySpan<IoVector> pieces)
     {

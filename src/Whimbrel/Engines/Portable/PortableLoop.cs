@@ -86,7 +86,8 @@ internal sealed unsafe partial class PortableLoop : Loop, IDatagramEngine
     private protected override int Wait(long timeoutMs)
     {
         // With operations to deliver, the loop does not block; TrySleep measures the turn in any case.
-        if (timeoutMs != 0 && TrySleep() && _readyCount == 0) _completions.Sleep(timeoutMs < 0 ? -1 : (int)Math.Min(timeoutMs, int.MaxValue));
+        if (timeoutMs != 0 && TrySleep() && _readyCount == 0)
+            _completions.Sleep(timeoutMs < 0 ? -1 : (int)Math.Min(timeoutMs, int.MaxValue));
         Woke();
         TakeCompletions();
         // Operations that become ready meanwhile wait for the next turn, so that a busy connection leaves time for the
@@ -221,7 +222,8 @@ internal sealed unsafe partial class PortableLoop : Loop, IDatagramEngine
     private bool IsAttached(Resident resident, int slot, uint generation) =>
         resident.Slot == slot && resident.SlotGeneration == generation && !_slots[slot].IsDetaching;
 
-    private static PortableOperation? TakeOperation(Stack<PortableOperation> free) => free.Count > 0 ? free.Pop() : null;
+    private static PortableOperation? TakeOperation(Stack<PortableOperation> free) =>
+        free.Count > 0 ? free.Pop() : null;
 
     private static void ReturnOperation(Stack<PortableOperation> free, PortableOperation operation)
     {
@@ -256,7 +258,8 @@ internal sealed unsafe partial class PortableLoop : Loop, IDatagramEngine
     private void AttachConnection(Connection connection)
     {
         Socket socket = (Socket)connection.AdoptedSocket.Handle!;
-        PortableOperation operation = TakeOperation(_freeReceives) ?? new PortableOperation(_completions, OperationKind.Receive, SmallBytes);
+        PortableOperation operation = TakeOperation(_freeReceives)
+            ?? new PortableOperation(_completions, OperationKind.Receive, SmallBytes);
         ref PortableSlot slot = ref _slots[connection.Slot];
         slot.Socket = socket;
         slot.Operation = operation;
@@ -319,7 +322,8 @@ internal sealed unsafe partial class PortableLoop : Loop, IDatagramEngine
         PortableOperation operation = new(_completions, OperationKind.Connect) { RemoteEndPoint = connector.Target };
         try
         {
-            socket = SocketFactory.CreateSocket(connector, connector.Target, SocketType.Stream, connector.Options.CreateSocket, out NetworkException? wrong);
+            socket = SocketFactory.CreateSocket(connector, connector.Target, SocketType.Stream,
+                connector.Options.CreateSocket, out NetworkException? wrong);
             if (socket is null)
             {
                 connector.Fault = wrong;
@@ -396,7 +400,9 @@ internal sealed unsafe partial class PortableLoop : Loop, IDatagramEngine
 
     /// <summary>Returns the error number. A missing path has no error of its own among those of sockets.</summary>
     private static int ErrnoOf(SocketError error, EndPoint endPoint) =>
-        error == SocketError.AddressNotAvailable && endPoint is UnixDomainSocketEndPoint ? Errno.ENOENT : ErrorText.ErrnoOf(error);
+        error == SocketError.AddressNotAvailable && endPoint is UnixDomainSocketEndPoint
+            ? Errno.ENOENT
+            : ErrorText.ErrnoOf(error);
 
     // ------------------------------------------------------------------ detach
 
@@ -429,7 +435,8 @@ internal sealed unsafe partial class PortableLoop : Loop, IDatagramEngine
         try
         {
             if (resident.ResetOnClose) socket.LingerState = s_reset;
-            else if (isBusy && resident is Connection) socket.Shutdown(SocketShutdown.Send); // or closing with operations in flight would reset
+            // or closing with operations in flight would reset
+            else if (isBusy && resident is Connection) socket.Shutdown(SocketShutdown.Send);
         }
         catch (SocketException)
         {
@@ -448,7 +455,9 @@ internal sealed unsafe partial class PortableLoop : Loop, IDatagramEngine
         if (operation.Kind == OperationKind.Receive) ReturnOperation(_freeReceives, operation);
         else operation.Dispose();
         FreeSlot(resident);
-        if (resident is DatagramResident { EndPoint: UnixDomainSocketEndPoint unix } && !unix.ToString().StartsWith('@')) File.Delete(unix.ToString());
+        if (resident is DatagramResident { EndPoint: UnixDomainSocketEndPoint unix }
+            && !unix.ToString().StartsWith('@'))
+            File.Delete(unix.ToString());
         resident.CompleteClose();
     }
 
@@ -597,7 +606,9 @@ internal sealed unsafe partial class PortableLoop : Loop, IDatagramEngine
     {
         try
         {
-            while (_reserve.Count < ReserveDescriptors) _reserve.Push(SocketFactory.Keep(new Socket(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp), this));
+            while (_reserve.Count < ReserveDescriptors)
+                _reserve.Push(SocketFactory.Keep(
+                    new Socket(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp), this));
             return true;
         }
         catch (SocketException)

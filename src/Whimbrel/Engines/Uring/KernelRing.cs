@@ -24,14 +24,17 @@ internal sealed unsafe class KernelRing : Ring
     private const int ReadWrite = 3;
     private const int SharedPopulated = 0x8001;
 
-    private const uint NeededFlags = UringAbi.IORING_SETUP_R_DISABLED | UringAbi.IORING_SETUP_SINGLE_ISSUER | UringAbi.IORING_SETUP_DEFER_TASKRUN
+    private const uint NeededFlags = UringAbi.IORING_SETUP_R_DISABLED | UringAbi.IORING_SETUP_SINGLE_ISSUER
+        | UringAbi.IORING_SETUP_DEFER_TASKRUN
         | UringAbi.IORING_SETUP_CQSIZE | UringAbi.IORING_SETUP_CLAMP;
 
-    private const uint NeededFeatures = UringAbi.IORING_FEAT_SINGLE_MMAP | UringAbi.IORING_FEAT_NODROP | UringAbi.IORING_FEAT_SUBMIT_STABLE
+    private const uint NeededFeatures = UringAbi.IORING_FEAT_SINGLE_MMAP | UringAbi.IORING_FEAT_NODROP
+        | UringAbi.IORING_FEAT_SUBMIT_STABLE
         | UringAbi.IORING_FEAT_FAST_POLL | UringAbi.IORING_FEAT_EXT_ARG;
 
     // Omitted one by one, in this order (newest first), while the kernel returns EINVAL.
-    private static readonly uint[] s_optionalFlags = [UringAbi.IORING_SETUP_NO_SQARRAY, UringAbi.IORING_SETUP_SUBMIT_ALL];
+    private static readonly uint[] s_optionalFlags = [UringAbi.IORING_SETUP_NO_SQARRAY,
+        UringAbi.IORING_SETUP_SUBMIT_ALL];
 
     private readonly RingCalls _calls;
     private readonly int _fd;
@@ -45,7 +48,8 @@ internal sealed unsafe class KernelRing : Ring
     private bool _isEnabled;
     private bool _isRegistered;
 
-    private KernelRing(RingCalls calls, int fd, int wakeFd, void* queues, nuint queueBytes, SubmissionEntry* entries, in UringParameters p, int bufferCount, int bufferBytes, bool canLimitReceive)
+    private KernelRing(RingCalls calls, int fd, int wakeFd, void* queues, nuint queueBytes, SubmissionEntry* entries,
+        in UringParameters p, int bufferCount, int bufferBytes, bool canLimitReceive)
         : base(bufferCount, bufferBytes)
     {
         _calls = calls;
@@ -93,7 +97,8 @@ internal sealed unsafe class KernelRing : Ring
     /// Creates a ring, with fewer entries where the kernel refuses more. Returns null with the failed step and its
     /// error number.
     /// </summary>
-    internal static KernelRing? TryOpen(RingCalls calls, bool canLimitReceive, out RingFailure failure, uint entries = SubmissionEntries, int bufferCount = UsualBufferCount, int bufferBytes = UsualBufferBytes)
+    internal static KernelRing? TryOpen(RingCalls calls, bool canLimitReceive, out RingFailure failure,
+        uint entries = SubmissionEntries, int bufferCount = UsualBufferCount, int bufferBytes = UsualBufferBytes)
     {
         int fd = SetUp(calls, ref entries, out UringParameters p);
         failure = new RingFailure("io_uring_setup", -fd);
@@ -150,10 +155,13 @@ internal sealed unsafe class KernelRing : Ring
         }
     }
 
-    private static KernelRing? TryMap(RingCalls calls, int fd, in UringParameters p, int bufferCount, int bufferBytes, bool canLimitReceive, out RingFailure failure)
+    private static KernelRing? TryMap(RingCalls calls, int fd, in UringParameters p, int bufferCount, int bufferBytes,
+        bool canLimitReceive, out RingFailure failure)
     {
         failure = default;
-        nuint submission = (p.Flags & UringAbi.IORING_SETUP_NO_SQARRAY) == 0 ? p.Submission.Array + (p.SubmissionEntries * sizeof(uint)) : 0;
+        nuint submission = (p.Flags & UringAbi.IORING_SETUP_NO_SQARRAY) == 0
+            ? p.Submission.Array + (p.SubmissionEntries * sizeof(uint))
+            : 0;
         nuint completion = p.Completion.Entries + (p.CompletionEntries * (nuint)sizeof(CompletionEntry));
         nuint queueBytes = Math.Max(submission, completion);
         nuint entryBytes = p.SubmissionEntries * (nuint)sizeof(SubmissionEntry);
@@ -167,7 +175,9 @@ internal sealed unsafe class KernelRing : Ring
         void* entries = Syscall.Map(null, entryBytes, ReadWrite, SharedPopulated, fd, UringAbi.IORING_OFF_SQES);
         // Without EFD_NONBLOCK, because otherwise the ring's read of it would not wait.
         int wakeFd = (nint)entries == -1 ? -1 : Syscall.EventFd(0, EpollAbi.EFD_CLOEXEC);
-        if (wakeFd >= 0) return new KernelRing(calls, fd, wakeFd, queues, queueBytes, (SubmissionEntry*)entries, p, bufferCount, bufferBytes, canLimitReceive);
+        if (wakeFd >= 0)
+            return new KernelRing(calls, fd, wakeFd, queues, queueBytes, (SubmissionEntry*)entries, p, bufferCount,
+                bufferBytes, canLimitReceive);
         failure = new RingFailure("mapping the queues and opening an eventfd", Syscall.LastError);
         if ((nint)entries != -1) Syscall.Unmap(entries, entryBytes);
         Syscall.Unmap(queues, queueBytes);
@@ -176,7 +186,8 @@ internal sealed unsafe class KernelRing : Ring
 
     private int RegisterBuffers(int bufferCount)
     {
-        BufferRingRegistration registration = new() { RingAddress = (ulong)_bufferRing, RingEntries = (uint)bufferCount };
+        BufferRingRegistration registration =
+            new() { RingAddress = (ulong)_bufferRing, RingEntries = (uint)bufferCount };
         return Math.Max(0, -_calls.Register(_fd, UringAbi.IORING_REGISTER_PBUF_RING, &registration, 1));
     }
 
@@ -245,11 +256,13 @@ internal sealed unsafe class KernelRing : Ring
         {
             // The kernel destroys a closed ring late. Until then its accept would take connections instead of the new
             // ring's.
-            CancelRegistration all = new() { Descriptor = -1, Flags = UringAbi.IORING_ASYNC_CANCEL_ANY | UringAbi.IORING_ASYNC_CANCEL_ALL };
+            CancelRegistration all =
+                new() { Descriptor = -1, Flags = UringAbi.IORING_ASYNC_CANCEL_ANY | UringAbi.IORING_ASYNC_CANCEL_ALL };
             all.Timeout.Nanoseconds = CancelMs * 1_000_000;
             _ = _calls.Register(_fd, UringAbi.IORING_REGISTER_SYNC_CANCEL, &all, 1);
             // Cancelled operations leave the sockets' wait queues only inside an enter.
-            for (int i = 0; i < LastEnters; i++) _ = _calls.Enter(_enterFd, 0, 0, _enterFlags | UringAbi.IORING_ENTER_GETEVENTS, null);
+            for (int i = 0; i < LastEnters; i++)
+                _ = _calls.Enter(_enterFd, 0, 0, _enterFlags | UringAbi.IORING_ENTER_GETEVENTS, null);
         }
 
         if (_isRegistered)

@@ -61,7 +61,8 @@ internal abstract unsafe class Ring
     private protected Ring(int bufferCount, int bufferBytes)
     {
         // The word after them is the loop's (WakeWord).
-        Debug.Assert((bufferCount * sizeof(ProvidedBuffer)) + sizeof(ulong) <= PageBytes, "the ring of buffers has one page");
+        Debug.Assert((bufferCount * sizeof(ProvidedBuffer)) + sizeof(ulong) <= PageBytes,
+            "the ring of buffers has one page");
         _bufferCount = bufferCount;
         _bufferBytes = bufferBytes;
         _buffers = (byte*)NativeMemory.AlignedAlloc((nuint)(bufferCount * bufferBytes), PageBytes);
@@ -132,7 +133,8 @@ internal abstract unsafe class Ring
     {
         if (_waitingCount == 0) return;
         int moved = 0;
-        while (moved < _waitingCount && _submitTail - Volatile.Read(ref *_submitHead) <= _submitMask) _entries[_submitTail++ & _submitMask] = _waiting[moved++];
+        while (moved < _waitingCount && _submitTail - Volatile.Read(ref *_submitHead) <= _submitMask)
+            _entries[_submitTail++ & _submitMask] = _waiting[moved++];
         _waitingCount -= moved;
         Array.Copy(_waiting, moved, _waiting, 0, _waitingCount);
     }

@@ -19,7 +19,8 @@ internal abstract unsafe class RingCalls
         Syscall.UringEnter(fd, submit, complete, flags, argument, argument is null ? 0 : (nuint)sizeof(WaitArgument));
 
     /// <summary>Returns a non-negative result, or a negated error number.</summary>
-    internal virtual int Register(int fd, uint operation, void* argument, uint count) => Syscall.UringRegister(fd, operation, argument, count);
+    internal virtual int Register(int fd, uint operation, void* argument, uint count) =>
+        Syscall.UringRegister(fd, operation, argument, count);
 
     private sealed class Plain : RingCalls;
 }

@@ -20,12 +20,14 @@ internal sealed unsafe partial class UringLoop
     /// </summary>
     private void ArmReady(DatagramResident socket)
     {
-        if ((_slots[socket.Slot].Has & OperationSet.DatagramsReady) == 0) PushPoll(socket, EpollAbi.EPOLLIN, RingOperation.DatagramsReady);
+        if ((_slots[socket.Slot].Has & OperationSet.DatagramsReady) == 0)
+            PushPoll(socket, EpollAbi.EPOLLIN, RingOperation.DatagramsReady);
     }
 
     private void ArmWritable(DatagramResident socket)
     {
-        if ((_slots[socket.Slot].Has & OperationSet.DatagramsWritable) == 0) PushPoll(socket, EpollAbi.EPOLLOUT, RingOperation.DatagramsWritable);
+        if ((_slots[socket.Slot].Has & OperationSet.DatagramsWritable) == 0)
+            PushPoll(socket, EpollAbi.EPOLLOUT, RingOperation.DatagramsWritable);
     }
 
     private void DeliverDatagrams(DatagramResident socket, int slot, RingOperation operation, int result)
@@ -46,7 +48,9 @@ internal sealed unsafe partial class UringLoop
             return;
         }
 
-        if (socket.Slot == slot && socket.SlotGeneration == generation && _slots[slot].IsWanted && !_slots[slot].IsDetaching) ArmReady(socket);
+        if (socket.Slot == slot && socket.SlotGeneration == generation && _slots[slot].IsWanted
+            && !_slots[slot].IsDetaching)
+            ArmReady(socket);
     }
 
     void IDatagramEngine.StartSend(DatagramResident socket) => SendDatagrams(socket);

@@ -93,9 +93,11 @@ internal sealed unsafe partial class UringLoop
         // A listener polls for a connection to shed. A connection polls for the answer to a fast open, and receives at
         // the same time.
         const OperationSet underWay =
-            OperationSet.Receive | OperationSet.Accept | OperationSet.Poll | OperationSet.HeldError | OperationSet.ReceiveReady | OperationSet.CancelReceive;
+            OperationSet.Receive | OperationSet.Accept | OperationSet.Poll | OperationSet.HeldError
+            | OperationSet.ReceiveReady | OperationSet.CancelReceive;
         const OperationSet underWayDeferred = underWay & ~OperationSet.Poll;
-        return s.IsWanted && !s.IsParked && !s.IsResting && !s.IsDetaching && (s.Has & (s.Opening.IsUnderWay ? underWayDeferred : underWay)) == 0;
+        return s.IsWanted && !s.IsParked && !s.IsResting && !s.IsDetaching
+            && (s.Has & (s.Opening.IsUnderWay ? underWayDeferred : underWay)) == 0;
     }
 
     internal override void StopReceive(Resident resident)
@@ -104,7 +106,8 @@ internal sealed unsafe partial class UringLoop
         slot.IsWanted = false;
         // Not cancelled now: the kernel takes nothing before the next submit, and receiving may be started again until
         // then.
-        if ((slot.Has & (OperationSet.Receive | OperationSet.Accept)) != 0) _stopped.Enqueue(MarkOf(RingOperation.Receive, resident));
+        if ((slot.Has & (OperationSet.Receive | OperationSet.Accept)) != 0)
+            _stopped.Enqueue(MarkOf(RingOperation.Receive, resident));
     }
 
     private void CancelStopped()
@@ -114,14 +117,18 @@ internal sealed unsafe partial class UringLoop
             if (AtMark(_stopped.Dequeue()) is not { } resident) continue;
             ref UringSlot slot = ref _slots[resident.Slot];
             if (slot.IsWanted || slot.IsDetaching || (slot.Has & OperationSet.CancelReceive) != 0) continue;
-            if ((slot.Has & OperationSet.Receive) != 0) PushCancel(resident, RingOperation.CancelReceive, RingOperation.Receive);
-            else if ((slot.Has & OperationSet.Accept) != 0) PushCancel(resident, RingOperation.CancelReceive, RingOperation.Accept);
+            if ((slot.Has & OperationSet.Receive) != 0)
+                PushCancel(resident, RingOperation.CancelReceive, RingOperation.Receive);
+            else if ((slot.Has & OperationSet.Accept) != 0)
+                PushCancel(resident, RingOperation.CancelReceive, RingOperation.Accept);
         }
     }
 
     /// <summary>Returns the handle of a mark while it is in its slot.</summary>
     private Resident? AtMark(ulong mark) =>
-        ResidentAt((int)(mark >> 32) & 0xFF_FFFF) is { } resident && resident.SlotGeneration == (uint)mark ? resident : null;
+        ResidentAt((int)(mark >> 32) & 0xFF_FFFF) is { } resident && resident.SlotGeneration == (uint)mark
+            ? resident
+            : null;
 
     /// <summary>
     /// Handles the completion of a cancel. A cancel that found nothing came after the end of the receive, which has its
@@ -131,17 +138,22 @@ internal sealed unsafe partial class UringLoop
     private void ReceiveCancelled(int slot, Resident resident, int result)
     {
         if (NeedsReceive(slot)) StartReceive(resident);
-        if (result >= 0 || (_slots[slot].Has & (OperationSet.Receive | OperationSet.Accept)) == 0 || _slots[slot].IsWanted) return;
+        if (result >= 0 || (_slots[slot].Has & (OperationSet.Receive | OperationSet.Accept)) == 0
+            || _slots[slot].IsWanted)
+            return;
         if (!_slots[slot].IsDetaching) _stopped.Enqueue(MarkOf(RingOperation.Receive, resident));
-        else PushCancel(resident, RingOperation.CancelReceive, (_slots[slot].Has & OperationSet.Receive) != 0 ? RingOperation.Receive : RingOperation.Accept);
+        else PushCancel(resident, RingOperation.CancelReceive,
+            (_slots[slot].Has & OperationSet.Receive) != 0 ? RingOperation.Receive : RingOperation.Accept);
     }
 
     private void Received(Connection connection, int slot, int result, uint flags)
     {
-        int buffer = (flags & UringAbi.IORING_CQE_F_BUFFER) != 0 ? (int)(flags >> UringAbi.IORING_CQE_BUFFER_SHIFT) : -1;
+        int buffer =
+            (flags & UringAbi.IORING_CQE_F_BUFFER) != 0 ? (int)(flags >> UringAbi.IORING_CQE_BUFFER_SHIFT) : -1;
         if (result > 0 && buffer >= 0 && !_slots[slot].IsDetaching)
         {
-            if (result >= _ring.LargeReceiveBytes) TurnLarge(connection, slot, hasMore: (flags & UringAbi.IORING_CQE_F_MORE) != 0);
+            if (result >= _ring.LargeReceiveBytes)
+                TurnLarge(connection, slot, hasMore: (flags & UringAbi.IORING_CQE_F_MORE) != 0);
             uint generation = connection.SlotGeneration;
             _slots[slot].Failures = 0;
             Span<byte> bytes = new(_ring.BufferAt(buffer), result);
@@ -156,7 +168,8 @@ internal sealed unsafe partial class UringLoop
             }
 
             // The callback may have ended the connection. A receive that has not ended continues by itself.
-            if (connection.Slot == slot && connection.SlotGeneration == generation && NeedsReceive(slot)) StartReceive(connection);
+            if (connection.Slot == slot && connection.SlotGeneration == generation && NeedsReceive(slot))
+                StartReceive(connection);
             return;
         }
 
@@ -172,7 +185,8 @@ internal sealed unsafe partial class UringLoop
     {
         _slots[slot].IsLarge = true;
         _slots[slot].SmallReceives = 0;
-        if (hasMore && !_ring.CanLimitReceive && (_slots[slot].Has & OperationSet.CancelReceive) == 0) PushCancel(connection, RingOperation.CancelReceive, RingOperation.Receive);
+        if (hasMore && !_ring.CanLimitReceive && (_slots[slot].Has & OperationSet.CancelReceive) == 0)
+            PushCancel(connection, RingOperation.CancelReceive, RingOperation.Receive);
     }
 
     /// <summary>
@@ -206,7 +220,8 @@ internal sealed unsafe partial class UringLoop
         for (uint most = ReceiveLimitBytes; most > 0;)
         {
             bool isMuch = _slots[slot].Size.IsLarge;
-            if (isMuch && maySplice && connection.SpliceTarget is { } target && TrySplice(connection, target, out int spliced))
+            if (isMuch && maySplice && connection.SpliceTarget is { } target
+                && TrySplice(connection, target, out int spliced))
             {
                 if (!GoesOnBehind(connection, slot, generation, spliced)) return;
                 most -= Math.Min(most, (uint)spliced);
@@ -250,7 +265,9 @@ internal sealed unsafe partial class UringLoop
             }
 
             // The callback may have ended or stopped the connection.
-            if (connection.Slot != slot || connection.SlotGeneration != generation || _slots[slot].IsDetaching || !_slots[slot].IsWanted) return;
+            if (connection.Slot != slot || connection.SlotGeneration != generation || _slots[slot].IsDetaching
+                || !_slots[slot].IsWanted)
+                return;
             _slots[slot].Size.Report(result, connection.MuchFrom(_ring.LargeBufferBytes));
             if (!_slots[slot].IsReady)
             {
@@ -285,7 +302,8 @@ internal sealed unsafe partial class UringLoop
     /// <summary>Records a splice. Returns false if no more is to be received now.</summary>
     private bool GoesOnBehind(Connection connection, int slot, uint generation, int spliced)
     {
-        if (connection.Slot != slot || connection.SlotGeneration != generation || _slots[slot].IsDetaching) return false;
+        if (connection.Slot != slot || connection.SlotGeneration != generation || _slots[slot].IsDetaching)
+            return false;
         ref UringSlot s = ref _slots[slot];
         if (spliced < 0)
         {
@@ -340,7 +358,8 @@ internal sealed unsafe partial class UringLoop
         s.SmallReceives = bytes < _ring.SmallReceiveBytes ? (byte)(s.SmallReceives + 1) : (byte)0;
         if (s.SmallReceives < SmallInARow) return;
         s.IsLarge = false;
-        if ((s.Has & (OperationSet.ReceiveReady | OperationSet.CancelReceiveReady)) == OperationSet.ReceiveReady) PushCancel(connection, RingOperation.CancelReceiveReady, RingOperation.ReceiveReady);
+        if ((s.Has & (OperationSet.ReceiveReady | OperationSet.CancelReceiveReady)) == OperationSet.ReceiveReady)
+            PushCancel(connection, RingOperation.CancelReceiveReady, RingOperation.ReceiveReady);
     }
 
     /// <summary>
@@ -349,7 +368,8 @@ internal sealed unsafe partial class UringLoop
     /// </summary>
     private void ReceiveEnded(Connection connection, int slot, int result)
     {
-        if (result == 0 && (_slots[slot].Has & OperationSet.Send) != 0 && _sockets.WasReset(_slots[slot].Fd)) result = -Errno.ECONNRESET;
+        if (result == 0 && (_slots[slot].Has & OperationSet.Send) != 0 && _sockets.WasReset(_slots[slot].Fd))
+            result = -Errno.ECONNRESET;
         if (result == 0)
         {
             _slots[slot].IsWanted = false;

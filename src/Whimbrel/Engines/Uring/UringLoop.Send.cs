@@ -174,7 +174,8 @@ internal sealed unsafe partial class UringLoop
     /// True if there is no space, or for an error that does not concern the connection: the operation will show the
     /// result.
     /// </summary>
-    private static bool SaysNothing(int result) => result is -Errno.EAGAIN or -Errno.EINTR or -Errno.ENOBUFS or -Errno.ENOMEM;
+    private static bool SaysNothing(int result) =>
+        result is -Errno.EAGAIN or -Errno.EINTR or -Errno.ENOBUFS or -Errno.ENOMEM;
 
     /// <summary>
     /// Sends by a direct call, because the completion of a single operation would end the next wait, at the cost of a

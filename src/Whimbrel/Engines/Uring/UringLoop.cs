@@ -61,12 +61,14 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
     /// <summary>Creates a ring of the running kernel. Throws if there is no descriptor or no memory for it.</summary>
     internal static Ring OpenRing()
     {
-        KernelRing? ring = KernelRing.TryOpen(RingCalls.System, UringProbe.Here.CanLimitReceive, out RingFailure failure);
+        KernelRing? ring = KernelRing.TryOpen(RingCalls.System, UringProbe.Here.CanLimitReceive,
+            out RingFailure failure);
         if (ring is not null) return ring;
         throw new NetworkException(new NetworkError(
             failure.Error,
             ErrorCategory.System,
-            $"Cannot make an io_uring queue ({failure.Step}): {ErrorText.Of(failure.Error)}. See docs/symptoms/no-io-uring.md, or: whimbrel explain no-io-uring."));
+            $"Cannot make an io_uring queue ({failure.Step}): {ErrorText.Of(failure.Error)}. "
+            + $"See docs/symptoms/no-io-uring.md, or: whimbrel explain no-io-uring."));
     }
 
     private protected override void OpenQueue()
@@ -77,9 +79,11 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
 
     // ------------------------------------------------------------------ naming operations
 
-    private static ulong MarkOf(RingOperation operation, int slot, uint generation) => ((ulong)operation << 56) | ((ulong)(uint)slot << 32) | generation;
+    private static ulong MarkOf(RingOperation operation, int slot, uint generation) =>
+        ((ulong)operation << 56) | ((ulong)(uint)slot << 32) | generation;
 
-    private static ulong MarkOf(RingOperation operation, Resident resident) => MarkOf(operation, resident.Slot, resident.SlotGeneration);
+    private static ulong MarkOf(RingOperation operation, Resident resident) =>
+        MarkOf(operation, resident.Slot, resident.SlotGeneration);
 
     // ------------------------------------------------------------------ waiting and delivering
 
@@ -179,7 +183,8 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
             case RingOperation.CancelReceive:
                 ReceiveCancelled(slot, resident, entry.Result);
                 break;
-            case RingOperation.CancelSend or RingOperation.CancelPoll or RingOperation.CancelReady or RingOperation.CancelWritable or RingOperation.CancelReceiveReady:
+            case RingOperation.CancelSend or RingOperation.CancelPoll or RingOperation.CancelReady
+                or RingOperation.CancelWritable or RingOperation.CancelReceiveReady:
                 CancelAgain(resident, operation, entry.Result);
                 break;
             case RingOperation.Close:
@@ -202,7 +207,8 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
         }
 
         Counters.StaleCompletions++;
-        if ((entry.Flags & UringAbi.IORING_CQE_F_BUFFER) != 0) _ring.ReturnBuffer((int)(entry.Flags >> UringAbi.IORING_CQE_BUFFER_SHIFT));
+        if ((entry.Flags & UringAbi.IORING_CQE_F_BUFFER) != 0)
+            _ring.ReturnBuffer((int)(entry.Flags >> UringAbi.IORING_CQE_BUFFER_SHIFT));
         if (operation == RingOperation.Accept && entry.Result >= 0) _sockets.Close(entry.Result);
     }
 
@@ -240,10 +246,12 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
             RingOperation.CancelReceiveReady => RingOperation.ReceiveReady,
             _ => RingOperation.DatagramsWritable,
         };
-        if (result < 0 && (_slots[resident.Slot].Has & (OperationSet)(1 << (int)target)) != 0) PushCancel(resident, canceller, target);
+        if (result < 0 && (_slots[resident.Slot].Has & (OperationSet)(1 << (int)target)) != 0)
+            PushCancel(resident, canceller, target);
     }
 
-    private void PushPoll(Resident resident, uint events, RingOperation operation = RingOperation.Poll, bool isMultishot = false)
+    private void PushPoll(Resident resident, uint events, RingOperation operation = RingOperation.Poll,
+        bool isMultishot = false)
     {
         SubmissionEntry entry = default;
         entry.Opcode = UringAbi.IORING_OP_POLL_ADD;
@@ -367,13 +375,18 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
         s.IsWanted = false;
         if (resident.ResetOnClose) _sockets.ResetOnClose(s.Fd);
         OperationSet has = s.Has;
-        if ((has & (OperationSet.Receive | OperationSet.CancelReceive)) == OperationSet.Receive) PushCancel(resident, RingOperation.CancelReceive, RingOperation.Receive);
+        if ((has & (OperationSet.Receive | OperationSet.CancelReceive)) == OperationSet.Receive)
+            PushCancel(resident, RingOperation.CancelReceive, RingOperation.Receive);
         if ((has & OperationSet.Send) != 0) PushCancel(resident, RingOperation.CancelSend, RingOperation.Send);
-        if ((has & (OperationSet.Accept | OperationSet.CancelReceive)) == OperationSet.Accept) PushCancel(resident, RingOperation.CancelReceive, RingOperation.Accept);
+        if ((has & (OperationSet.Accept | OperationSet.CancelReceive)) == OperationSet.Accept)
+            PushCancel(resident, RingOperation.CancelReceive, RingOperation.Accept);
         if ((has & OperationSet.Poll) != 0) PushCancel(resident, RingOperation.CancelPoll, RingOperation.Poll);
-        if ((has & (OperationSet.ReceiveReady | OperationSet.CancelReceiveReady)) == OperationSet.ReceiveReady) PushCancel(resident, RingOperation.CancelReceiveReady, RingOperation.ReceiveReady);
-        if ((has & OperationSet.DatagramsReady) != 0) PushCancel(resident, RingOperation.CancelReady, RingOperation.DatagramsReady);
-        if ((has & OperationSet.DatagramsWritable) != 0) PushCancel(resident, RingOperation.CancelWritable, RingOperation.DatagramsWritable);
+        if ((has & (OperationSet.ReceiveReady | OperationSet.CancelReceiveReady)) == OperationSet.ReceiveReady)
+            PushCancel(resident, RingOperation.CancelReceiveReady, RingOperation.ReceiveReady);
+        if ((has & OperationSet.DatagramsReady) != 0)
+            PushCancel(resident, RingOperation.CancelReady, RingOperation.DatagramsReady);
+        if ((has & OperationSet.DatagramsWritable) != 0)
+            PushCancel(resident, RingOperation.CancelWritable, RingOperation.DatagramsWritable);
         if (_slots[slot].Running == 0) CloseDescriptor(resident, slot);
     }
 
@@ -452,7 +465,8 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
         {
             // Before the old ring is closed: its sends must not find blocks that have new owners by then. If the
             // kernel has accepted the close of a descriptor, the number may already have a new owner.
-            if (ResidentAt(slot) is Connection && (_slots[slot].Has & OperationSet.Close) == 0) _sockets.BreakOff(_slots[slot].Fd);
+            if (ResidentAt(slot) is Connection && (_slots[slot].Has & OperationSet.Close) == 0)
+                _sockets.BreakOff(_slots[slot].Fd);
         }
 
         CloseUntaken(broken);
@@ -469,7 +483,8 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
 
         Engine.Report(new DiagnosticEvent(
             DiagnosticEventKind.System,
-            $"{this}: io_uring failed: {ErrorText.Of(error)}. Its connections were ended; the loop continues with a new ring.",
+            $"{this}: io_uring failed: {ErrorText.Of(error)}. Its connections were ended; the loop continues "
+            + $"with a new ring.",
             "no-io-uring.md"));
     }
 
@@ -486,7 +501,10 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
         }
         catch (NetworkException e)
         {
-            if (_brokenBy == 0) Engine.Report(new DiagnosticEvent(DiagnosticEventKind.System, $"{this}: io_uring failed: {ErrorText.Of(error)}. {e.Error.Message} It is retried until a ring can be created.", "no-io-uring.md"));
+            if (_brokenBy == 0)
+                Engine.Report(new DiagnosticEvent(DiagnosticEventKind.System, $"{this}: io_uring failed: "
+                    + $"{ErrorText.Of(error)}. {e.Error.Message} It is retried until a ring can be created.",
+                    "no-io-uring.md"));
             _brokenBy = error;
             Thread.Sleep(OpenAgainMs);
             return null;
@@ -519,7 +537,9 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
         else if (resident is Connection connection) connection.CompleteReceiveError(Errno.EIO);
         else if (resident is ConnectAttempt connector) connector.CompleteAttach(Errno.EIO);
         else if (NeedsReceive(slot)) StartReceive(resident);
-        if (resident is DatagramResident { IsSendInFlight: true } socket && resident.Slot == slot && !_slots[slot].IsDetaching) ArmWritable(socket);
+        if (resident is DatagramResident { IsSendInFlight: true } socket && resident.Slot == slot
+            && !_slots[slot].IsDetaching)
+            ArmWritable(socket);
     }
 
     // ------------------------------------------------------------------ accept
@@ -546,7 +566,8 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
     private bool HasRoomForBacklog(Listener listener)
     {
         int listeners = listener.Sharing == PortSharing.None ? 1 : Engine.LoopCount;
-        return Engine.Descriptors.HasRoom(Math.Max(_newest, _slots[listener.Slot].Fd), (long)listener.Options.Backlog * listeners);
+        return Engine.Descriptors.HasRoom(Math.Max(_newest, _slots[listener.Slot].Fd),
+            (long)listener.Options.Backlog * listeners);
     }
 
     internal override void AcceptRest(Listener listener)
@@ -589,7 +610,8 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
     private void Hand(Listener listener, int fd)
     {
         PeerAddress peer = listener.EndPoint is IPEndPoint ? _sockets.PeerAddressOf(fd) : default;
-        listener.CompleteAccept(new RawSocket(fd, null), peer, listener.IsWildcard ? _sockets.LocalEndPointOf(fd) : null);
+        listener.CompleteAccept(new RawSocket(fd, null), peer,
+            listener.IsWildcard ? _sockets.LocalEndPointOf(fd) : null);
     }
 
     private void Accepted(Listener listener, int slot, int result)
@@ -600,8 +622,10 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
             _newest = result;
             Hand(listener, result);
             // A multishot accept is still running, without descriptors for all connections that it may take.
-            bool goesOn = listener.Slot == slot && !_slots[slot].IsDetaching && (_slots[slot].Has & (OperationSet.Accept | OperationSet.CancelReceive)) == OperationSet.Accept;
-            if (goesOn && !HasRoomForBacklog(listener)) PushCancel(listener, RingOperation.CancelReceive, RingOperation.Accept);
+            bool goesOn = listener.Slot == slot && !_slots[slot].IsDetaching
+                && (_slots[slot].Has & (OperationSet.Accept | OperationSet.CancelReceive)) == OperationSet.Accept;
+            if (goesOn && !HasRoomForBacklog(listener))
+                PushCancel(listener, RingOperation.CancelReceive, RingOperation.Accept);
         }
         else if (!_slots[slot].IsDetaching) AcceptFailed(listener, slot, -result);
         if (NeedsReceive(slot)) StartReceive(listener);

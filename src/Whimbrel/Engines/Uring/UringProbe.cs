@@ -33,20 +33,26 @@ internal sealed unsafe class UringProbe
     /// <summary>All operations of the engine.</summary>
     private static ReadOnlySpan<byte> Opcodes =>
     [
-        UringAbi.IORING_OP_NOP, UringAbi.IORING_OP_POLL_ADD, UringAbi.IORING_OP_SENDMSG, UringAbi.IORING_OP_ACCEPT, UringAbi.IORING_OP_ASYNC_CANCEL,
+        UringAbi.IORING_OP_NOP, UringAbi.IORING_OP_POLL_ADD, UringAbi.IORING_OP_SENDMSG, UringAbi.IORING_OP_ACCEPT,
+        UringAbi.IORING_OP_ASYNC_CANCEL,
         UringAbi.IORING_OP_CLOSE, UringAbi.IORING_OP_READ, UringAbi.IORING_OP_SEND, UringAbi.IORING_OP_RECV,
     ];
 
     internal static UringSupport Run(RingCalls calls)
     {
         if (!KernelProbe.HasEpoll) return UringSupport.No(0, "io_uring needs Linux on x64 or arm64");
-        KernelRing? ring = KernelRing.TryOpen(calls, canLimitReceive: true, out RingFailure failure, TestEntries, TestBuffers, TestBufferBytes);
+        KernelRing? ring = KernelRing.TryOpen(calls, canLimitReceive: true, out RingFailure failure, TestEntries,
+            TestBuffers, TestBufferBytes);
         if (ring is null) return UringRefusal.Of(failure, KernelFacts.Read());
         UringProbe probe = new(ring);
         bool canLimitReceive = false;
-        string? trouble = ring.MissingOpcodes(Opcodes) is { } missing ? $"this kernel lacks the io_uring operations {missing}" : probe.Test(out canLimitReceive);
+        string? trouble = ring.MissingOpcodes(Opcodes) is { } missing
+            ? $"this kernel lacks the io_uring operations {missing}"
+            : probe.Test(out canLimitReceive);
         ring.Close(isIdle: trouble is null);
-        return trouble is null ? new UringSupport(true, canLimitReceive, 0, "") : UringRefusal.OfTest(trouble, KernelFacts.Read());
+        return trouble is null
+            ? new UringSupport(true, canLimitReceive, 0, "")
+            : UringRefusal.OfTest(trouble, KernelFacts.Read());
     }
 
     // ------------------------------------------------------------------ the self-test
@@ -56,8 +62,10 @@ internal sealed unsafe class UringProbe
     {
         canLimitReceive = false;
         int* pair = stackalloc int[2];
-        if (Syscall.SocketPair(SocketAbi.AF_UNIX, SocketAbi.SOCK_STREAM | SocketAbi.SOCK_CLOEXEC, 0, pair) != 0) return $"a socket pair for the test of io_uring: {ErrorText.Of(Syscall.LastError)}";
-        string? trouble = TestTraffic(pair[0], pair[1], out canLimitReceive) ?? TestReady(pair[0], pair[1]) ?? TestEnd(pair[0], pair[1]) ?? TestAccept();
+        if (Syscall.SocketPair(SocketAbi.AF_UNIX, SocketAbi.SOCK_STREAM | SocketAbi.SOCK_CLOEXEC, 0, pair) != 0)
+            return $"a socket pair for the test of io_uring: {ErrorText.Of(Syscall.LastError)}";
+        string? trouble = TestTraffic(pair[0], pair[1], out canLimitReceive) ?? TestReady(pair[0], pair[1])
+            ?? TestEnd(pair[0], pair[1]) ?? TestAccept();
         if (!_isReaderClosed) Syscall.Close(pair[0]);
         Syscall.Close(pair[1]);
         return trouble;
@@ -85,16 +93,28 @@ internal sealed unsafe class UringProbe
         canLimitReceive = !isUnknown && (limited.Flags & UringAbi.IORING_CQE_F_MORE) == 0;
         // If the limit is ignored without an error, the first receive continues.
         if (isUnknown || canLimitReceive) PushReceive(reader, _receiveMark = 3, totalLength: 0);
-        if (isUnknown && (!TryWait(_receiveMark, out CompletionEntry first) || !GiveBack(first, text))) return "a receive of io_uring brought the wrong bytes";
+        if (isUnknown && (!TryWait(_receiveMark, out CompletionEntry first) || !GiveBack(first, text)))
+            return "a receive of io_uring brought the wrong bytes";
         IoVector vector = new() { Base = data, Length = (nuint)text.Length };
         MessageHeader message = new() { Vectors = &vector, VectorCount = 1 };
-        SubmissionEntry gather = new() { Opcode = UringAbi.IORING_OP_SENDMSG, Descriptor = writer, Address = (ulong)(&message), Length = 1, OperationFlags = SocketAbi.MSG_NOSIGNAL, UserData = 4 };
+        SubmissionEntry gather = new()
+        {
+            Opcode = UringAbi.IORING_OP_SENDMSG,
+            Descriptor = writer,
+            Address = (ulong)(&message),
+            Length = 1,
+            OperationFlags = SocketAbi.MSG_NOSIGNAL,
+            UserData = 4
+        };
         for (int i = 0; i < 2; i++)
         {
             _ring.Push(in gather);
-            if (!TryWait(4, out CompletionEntry gathered) || gathered.Result != text.Length) return "io_uring does not send messages here";
-            if (!TryWait(_receiveMark, out CompletionEntry received) || !GiveBack(received, text)) return "a multishot receive of io_uring brought the wrong bytes";
-            if ((received.Flags & UringAbi.IORING_CQE_F_MORE) == 0) return "a multishot receive of io_uring ended by itself";
+            if (!TryWait(4, out CompletionEntry gathered) || gathered.Result != text.Length)
+                return "io_uring does not send messages here";
+            if (!TryWait(_receiveMark, out CompletionEntry received) || !GiveBack(received, text))
+                return "a multishot receive of io_uring brought the wrong bytes";
+            if ((received.Flags & UringAbi.IORING_CQE_F_MORE) == 0)
+                return "a multishot receive of io_uring ended by itself";
         }
 
         return null;
@@ -106,31 +126,73 @@ internal sealed unsafe class UringProbe
     /// </summary>
     private string? TestReady(int reader, int writer)
     {
-        _ring.Push(new SubmissionEntry { Opcode = UringAbi.IORING_OP_ASYNC_CANCEL, Descriptor = -1, Address = _receiveMark, UserData = 5 });
+        _ring.Push(new SubmissionEntry
+        {
+            Opcode = UringAbi.IORING_OP_ASYNC_CANCEL,
+            Descriptor = -1,
+            Address = _receiveMark,
+            UserData = 5
+        });
         if (!TryWait(5, out CompletionEntry cancel) || cancel.Result != 0) return "io_uring does not cancel here";
-        if (!TryWait(_receiveMark, out CompletionEntry ended) || ended.Result != -Errno.ECANCELED || (ended.Flags & UringAbi.IORING_CQE_F_MORE) != 0) return "a cancelled receive of io_uring did not end";
+        if (!TryWait(_receiveMark, out CompletionEntry ended) || ended.Result != -Errno.ECANCELED
+            || (ended.Flags & UringAbi.IORING_CQE_F_MORE) != 0)
+            return "a cancelled receive of io_uring did not end";
         byte one = 1;
         for (int i = 0; i < 2; i++)
         {
-            if (Syscall.Send(writer, &one, 1, SocketAbi.MSG_NOSIGNAL) != 1) return $"a send for the test of io_uring: {ErrorText.Of(Syscall.LastError)}";
-            if (i == 0) _ring.Push(new SubmissionEntry { Opcode = UringAbi.IORING_OP_POLL_ADD, Descriptor = reader, OperationFlags = EpollAbi.EPOLLIN, Length = UringAbi.IORING_POLL_ADD_MULTI, UserData = 12 });
-            if (!TryWait(12, out CompletionEntry ready) || ready.Result <= 0 || (ready.Flags & UringAbi.IORING_CQE_F_MORE) == 0) return "a multishot poll of io_uring does not work here";
-            if (Syscall.Receive(reader, &one, 1, SocketAbi.MSG_DONTWAIT) != 1) return "a multishot poll of io_uring reported data that is not there";
+            if (Syscall.Send(writer, &one, 1, SocketAbi.MSG_NOSIGNAL) != 1)
+                return $"a send for the test of io_uring: {ErrorText.Of(Syscall.LastError)}";
+            if (i == 0)
+                _ring.Push(new SubmissionEntry
+                {
+                    Opcode = UringAbi.IORING_OP_POLL_ADD,
+                    Descriptor = reader,
+                    OperationFlags = EpollAbi.EPOLLIN,
+                    Length = UringAbi.IORING_POLL_ADD_MULTI,
+                    UserData = 12
+                });
+            if (!TryWait(12, out CompletionEntry ready) || ready.Result <= 0
+                || (ready.Flags & UringAbi.IORING_CQE_F_MORE) == 0)
+                return "a multishot poll of io_uring does not work here";
+            if (Syscall.Receive(reader, &one, 1, SocketAbi.MSG_DONTWAIT) != 1)
+                return "a multishot poll of io_uring reported data that is not there";
         }
 
-        _ring.Push(new SubmissionEntry { Opcode = UringAbi.IORING_OP_ASYNC_CANCEL, Descriptor = -1, Address = 12, UserData = 13 });
-        if (!TryWait(13, out CompletionEntry _) || !TryWait(12, out CompletionEntry last) || last.Result != -Errno.ECANCELED) return "a multishot poll of io_uring cannot be cancelled here";
+        _ring.Push(new SubmissionEntry
+        {
+            Opcode = UringAbi.IORING_OP_ASYNC_CANCEL,
+            Descriptor = -1,
+            Address = 12,
+            UserData = 13
+        });
+        if (!TryWait(13, out CompletionEntry _) || !TryWait(12, out CompletionEntry last)
+            || last.Result != -Errno.ECANCELED)
+            return "a multishot poll of io_uring cannot be cancelled here";
         return null;
     }
 
     /// <summary>Tests that a poll reports space, a read a wake-up, and that a close closes.</summary>
     private string? TestEnd(int reader, int writer)
     {
-        _ring.Push(new SubmissionEntry { Opcode = UringAbi.IORING_OP_POLL_ADD, Descriptor = writer, OperationFlags = EpollAbi.EPOLLOUT, UserData = 6 });
+        _ring.Push(new SubmissionEntry
+        {
+            Opcode = UringAbi.IORING_OP_POLL_ADD,
+            Descriptor = writer,
+            OperationFlags = EpollAbi.EPOLLOUT,
+            UserData = 6
+        });
         if (!TryWait(6, out CompletionEntry polled) || polled.Result < 0) return "io_uring does not poll here";
-        _ring.Push(new SubmissionEntry { Opcode = UringAbi.IORING_OP_READ, Descriptor = _ring.WakeDescriptor, Address = (ulong)_ring.WakeWord, Length = sizeof(ulong), UserData = 7 });
+        _ring.Push(new SubmissionEntry
+        {
+            Opcode = UringAbi.IORING_OP_READ,
+            Descriptor = _ring.WakeDescriptor,
+            Address = (ulong)_ring.WakeWord,
+            Length = sizeof(ulong),
+            UserData = 7
+        });
         _ring.Wake();
-        if (!TryWait(7, out CompletionEntry woken) || woken.Result != sizeof(ulong)) return "io_uring does not read here";
+        if (!TryWait(7, out CompletionEntry woken) || woken.Result != sizeof(ulong))
+            return "io_uring does not read here";
         _ring.Push(new SubmissionEntry { Opcode = UringAbi.IORING_OP_NOP, UserData = 8 });
         if (!TryWait(8, out CompletionEntry _)) return "io_uring does nothing here";
         _ring.Push(new SubmissionEntry { Opcode = UringAbi.IORING_OP_CLOSE, Descriptor = reader, UserData = 9 });
@@ -151,17 +213,33 @@ internal sealed unsafe class UringProbe
         *(ushort*)address = SocketAbi.AF_UNIX;
         uint length = SocketAbi.MaxAddressBytes;
         string? trouble = null;
-        if (Syscall.Bind(listener, address, sizeof(ushort)) != 0 || Syscall.Listen(listener, 4) != 0 || Syscall.GetSocketName(listener, address, &length) != 0)
+        if (Syscall.Bind(listener, address, sizeof(ushort)) != 0 || Syscall.Listen(listener, 4) != 0
+            || Syscall.GetSocketName(listener, address, &length) != 0)
         {
             trouble = $"a listener for the test of io_uring: {ErrorText.Of(Syscall.LastError)}";
         }
 
         if (trouble is null)
         {
-            _ring.Push(new SubmissionEntry { Opcode = UringAbi.IORING_OP_ACCEPT, Descriptor = listener, Priority = UringAbi.IORING_ACCEPT_MULTISHOT, OperationFlags = SocketAbi.SOCK_CLOEXEC, UserData = 10 });
+            _ring.Push(new SubmissionEntry
+            {
+                Opcode = UringAbi.IORING_OP_ACCEPT,
+                Descriptor = listener,
+                Priority = UringAbi.IORING_ACCEPT_MULTISHOT,
+                OperationFlags = SocketAbi.SOCK_CLOEXEC,
+                UserData = 10
+            });
             for (int i = 0; i < 2 && trouble is null; i++) trouble = TestConnect(address, length);
-            _ring.Push(new SubmissionEntry { Opcode = UringAbi.IORING_OP_ASYNC_CANCEL, Descriptor = -1, Address = 10, UserData = 11 });
-            if (trouble is null && (!TryWait(11, out CompletionEntry _) || !TryWait(10, out CompletionEntry ended) || ended.Result != -Errno.ECANCELED)) trouble = "an accept of io_uring cannot be cancelled here";
+            _ring.Push(new SubmissionEntry
+            {
+                Opcode = UringAbi.IORING_OP_ASYNC_CANCEL,
+                Descriptor = -1,
+                Address = 10,
+                UserData = 11
+            });
+            if (trouble is null && (!TryWait(11, out CompletionEntry _) || !TryWait(10, out CompletionEntry ended)
+                || ended.Result != -Errno.ECANCELED))
+                trouble = "an accept of io_uring cannot be cancelled here";
         }
 
         Syscall.Close(listener);
@@ -173,8 +251,11 @@ internal sealed unsafe class UringProbe
         int connector = Syscall.Socket(SocketAbi.AF_UNIX, SocketAbi.SOCK_STREAM | SocketAbi.SOCK_CLOEXEC, 0);
         if (connector < 0) return $"a socket for the test of io_uring: {ErrorText.Of(Syscall.LastError)}";
         string? trouble = null;
-        if (Syscall.Connect(connector, address, length) != 0) trouble = $"a connect for the test of io_uring: {ErrorText.Of(Syscall.LastError)}";
-        else if (!TryWait(10, out CompletionEntry accepted) || accepted.Result < 0 || (accepted.Flags & UringAbi.IORING_CQE_F_MORE) == 0) trouble = "a multishot accept of io_uring does not work here";
+        if (Syscall.Connect(connector, address, length) != 0)
+            trouble = $"a connect for the test of io_uring: {ErrorText.Of(Syscall.LastError)}";
+        else if (!TryWait(10, out CompletionEntry accepted) || accepted.Result < 0
+            || (accepted.Flags & UringAbi.IORING_CQE_F_MORE) == 0)
+            trouble = "a multishot accept of io_uring does not work here";
         else Syscall.Close(accepted.Result);
         Syscall.Close(connector);
         return trouble;
@@ -211,7 +292,8 @@ internal sealed unsafe class UringProbe
     {
         if ((received.Flags & UringAbi.IORING_CQE_F_BUFFER) == 0 || received.Result != expected.Length) return false;
         int buffer = (int)(received.Flags >> UringAbi.IORING_CQE_BUFFER_SHIFT);
-        bool isRight = buffer < TestBuffers && new ReadOnlySpan<byte>(_ring.BufferAt(buffer), received.Result).SequenceEqual(expected);
+        bool isRight = buffer < TestBuffers
+            && new ReadOnlySpan<byte>(_ring.BufferAt(buffer), received.Result).SequenceEqual(expected);
         if (buffer < TestBuffers) _ring.ReturnBuffer(buffer);
         return isRight;
     }
@@ -247,10 +329,12 @@ internal sealed unsafe class UringProbe
 /// <param name="Error">Error number of the system, if that was the reason.</param>
 /// <param name="Reason">Reason why it does not work; empty if it does.</param>
 /// <param name="Remedy">Change that would allow it; empty if none is known.</param>
-internal readonly record struct UringSupport(bool IsOffered, bool CanLimitReceive, int Error, string Reason, string Remedy = "")
+internal readonly record struct UringSupport(bool IsOffered, bool CanLimitReceive, int Error, string Reason,
+    string Remedy = "")
 {
     /// <summary>Reason and remedy as one clause.</summary>
     internal string Advice => Remedy.Length == 0 ? Reason : $"{Reason}; to allow it: {Remedy}";
 
-    internal static UringSupport No(int error, string reason, string remedy = "") => new(false, false, error, reason, remedy);
+    internal static UringSupport No(int error, string reason, string remedy = "") =>
+        new(false, false, error, reason, remedy);
 }

@@ -64,7 +64,8 @@ internal sealed record Case(string Id, IReadOnlyList<CaseFrame> Sent, IReadOnlyL
     /// <summary>Received events, decoded by the reference reader.</summary>
     internal static List<string> Events(byte[] received, WebSocketRole role)
     {
-        List<string> events = PlainFrames.Read(received, role == WebSocketRole.Client, long.MaxValue, mayCompress: true);
+        List<string> events = PlainFrames.Read(received, role == WebSocketRole.Client, long.MaxValue,
+            mayCompress: true);
         // Our close reasons are texts for people, so only the status is compared.
         for (int i = 0; i < events.Count; i++)
         {
@@ -90,7 +91,8 @@ internal readonly record struct CaseFrame(byte First, byte[] Payload)
         {
             < 126 => [First, (byte)(mask | length)],
             < 65536 => [First, (byte)(mask | 126), (byte)(length >> 8), (byte)length],
-            _ => [First, (byte)(mask | 127), 0, 0, 0, 0, (byte)(length >> 24), (byte)(length >> 16), (byte)(length >> 8), (byte)length],
+            _ => [First, (byte)(mask | 127), 0, 0, 0, 0, (byte)(length >> 24), (byte)(length >> 16),
+                (byte)(length >> 8), (byte)length],
         };
         if (mask == 0) return [.. head, .. Payload];
         byte[] four = [(byte)(key >> 24), (byte)(key >> 16), (byte)(key >> 8), (byte)key];

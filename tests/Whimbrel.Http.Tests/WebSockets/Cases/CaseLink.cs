@@ -39,16 +39,19 @@ internal sealed class EchoingSession : WebSocketSession
 /// <summary>The opening handshake as the peer of either role writes it.</summary>
 internal static class Opening
 {
-    internal static byte[] Request(string extensions) => Encoding.ASCII.GetBytes(WsPeer.Ask(fields: extensions.Length == 0 ? "" : $"Sec-WebSocket-Extensions: {extensions}\r\n"));
+    internal static byte[] Request(string extensions) => Encoding.ASCII.GetBytes(
+        WsPeer.Ask(fields: extensions.Length == 0 ? "" : $"Sec-WebSocket-Extensions: {extensions}\r\n"));
 
     internal static byte[] Answer(string request, string extensions, string fields = "")
     {
         string key = Field(request, "Sec-WebSocket-Key");
 #pragma warning disable CA5350 // the RFC wants SHA-1
-        string accept = Convert.ToBase64String(SHA1.HashData(Encoding.ASCII.GetBytes(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11")));
+        string accept = Convert.ToBase64String(
+            SHA1.HashData(Encoding.ASCII.GetBytes(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11")));
 #pragma warning restore CA5350
         string agreed = extensions.Length == 0 ? "" : $"Sec-WebSocket-Extensions: {extensions}\r\n";
-        return Encoding.ASCII.GetBytes($"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: {accept}\r\n{agreed}{fields}\r\n");
+        return Encoding.ASCII.GetBytes($"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "
+            + $"websocket\r\nSec-WebSocket-Accept: {accept}\r\n{agreed}{fields}\r\n");
     }
 
     internal static string Field(string head, string name)
@@ -77,7 +80,12 @@ internal sealed class CaseLink : IDisposable
         _network.RethrowsExceptions = false;
         if (role == WebSocketRole.Server)
         {
-            HttpServer server = new(new ServerOptions { Engine = _network.Engine, EndPoint = _network.NewEndPoint(), AllowLargeMessages = true });
+            HttpServer server = new(new ServerOptions
+            {
+                Engine = _network.Engine,
+                EndPoint = _network.NewEndPoint(),
+                AllowLargeMessages = true
+            });
             server.WebSocket("/ws", () => Session = new EchoingSession(), options);
             Peer = _network.Connect(server);
             Peer.Send([.. Opening.Request(extensions), .. behind ?? []]);
@@ -86,7 +94,9 @@ internal sealed class CaseLink : IDisposable
         else
         {
             IPEndPoint there = (IPEndPoint)_network.NewEndPoint();
-            WebSocketClient client = new($"ws://a:{there.Port}/ws", new ClientOptions { Engine = _network.Engine, EndPoint = there, AllowLargeMessages = true }, () => Session = new EchoingSession(), options);
+            WebSocketClient client = new($"ws://a:{there.Port}/ws",
+                new ClientOptions { Engine = _network.Engine, EndPoint = there, AllowLargeMessages = true },
+                () => Session = new EchoingSession(), options);
             Peer = _network.Accept(client);
             Head = TakeHead();
             Peer.Send([.. Opening.Answer(Head, extensions), .. behind ?? []]);

@@ -16,15 +16,28 @@ public sealed class CaseSocketTests
 
     private static readonly TimeSpan _patience = TimeSpan.FromSeconds(60);
 
-    public static TheoryData<EngineKind, bool> Kinds() => new() { { EngineKind.Epoll, false }, { EngineKind.Epoll, true }, { EngineKind.Uring, false }, { EngineKind.Uring, true } };
+    public static TheoryData<EngineKind, bool> Kinds() => new()
+    {
+        { EngineKind.Epoll, false },
+        { EngineKind.Epoll, true },
+        { EngineKind.Uring, false },
+        { EngineKind.Uring, true }
+    };
 
     [Theory, MemberData(nameof(Kinds))]
     public async Task A_server_does_what_the_RFC_says(EngineKind kind, bool isTls)
     {
         await using Engine engine = NewEngine(kind);
         TlsOptions? tls = isTls ? new TlsOptions { Certificate = TlsCertificate.From(TestCertificates.Server) } : null;
-        await using HttpServer server = new(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Tls = tls, AllowLargeMessages = true });
-        server.WebSocket("/ws", static () => new EchoingSession(), new WebSocketOptions { MessageLimitBytes = 16 * 1024 * 1024, Deflate = PackedDialogue.Options.Deflate });
+        await using HttpServer server = new(new ServerOptions
+        {
+            Engine = engine,
+            EndPoint = new IPEndPoint(IPAddress.Loopback, 0),
+            Tls = tls,
+            AllowLargeMessages = true
+        });
+        server.WebSocket("/ws", static () => new EchoingSession(),
+            new WebSocketOptions { MessageLimitBytes = 16 * 1024 * 1024, Deflate = PackedDialogue.Options.Deflate });
         await server.StartAsync();
         await EachAsync(WebSocketRole.Server, async (extensions, cancellation) =>
         {
@@ -33,7 +46,8 @@ public sealed class CaseSocketTests
             Stream stream = new NetworkStream(socket, ownsSocket: true);
             if (isTls)
             {
-                SslStream secure = new(stream, false, static (_, certificate, _, _) => certificate?.GetCertHashString() == TestCertificates.Server.GetCertHashString());
+                SslStream secure = new(stream, false, static (_, certificate, _, _) =>
+                    certificate?.GetCertHashString() == TestCertificates.Server.GetCertHashString());
                 await secure.AuthenticateAsClientAsync("chat.test");
                 stream = secure;
             }
@@ -49,8 +63,15 @@ public sealed class CaseSocketTests
         await using Engine engine = NewEngine(kind);
         using TcpListener listener = new(IPAddress.Loopback, 0);
         listener.Start(64);
-        TlsOptions? tls = isTls ? new TlsOptions { ChecksHostName = false, Verify = static v => v.Certificate?.GetCertHashString() == TestCertificates.Server.GetCertHashString() } : null;
-        ClientOptions options = new() { Engine = engine, EndPoint = listener.LocalEndpoint, Tls = tls, AllowLargeMessages = true };
+        TlsOptions? tls = isTls
+            ? new TlsOptions
+            {
+                ChecksHostName = false,
+                Verify = static v => v.Certificate?.GetCertHashString() == TestCertificates.Server.GetCertHashString()
+            }
+            : null;
+        ClientOptions options =
+            new() { Engine = engine, EndPoint = listener.LocalEndpoint, Tls = tls, AllowLargeMessages = true };
         WebSocketOptions plain = new() { MessageLimitBytes = 16 * 1024 * 1024 };
         ConcurrentBag<WebSocketClient> clients = []; // each has one connection
         await EachAsync(WebSocketRole.Client, async (extensions, cancellation) =>
@@ -60,7 +81,9 @@ public sealed class CaseSocketTests
             await s_connecting.WaitAsync(cancellation);
             try
             {
-                WebSocketClient client = new($"{(isTls ? "wss" : "ws")}://a:{((IPEndPoint)listener.LocalEndpoint).Port}/ws", options, static () => new EchoingSession(), extensions.Length == 0 ? plain : PackedDialogue.Options);
+                WebSocketClient client =
+                    new($"{(isTls ? "wss" : "ws")}://a:{((IPEndPoint)listener.LocalEndpoint).Port}/ws", options,
+                        static () => new EchoingSession(), extensions.Length == 0 ? plain : PackedDialogue.Options);
                 clients.Add(client);
                 ValueTask<WebSocketSession> dial = client.ConnectAsync(cancellation);
                 Socket socket = await listener.AcceptSocketAsync(cancellation);
@@ -95,9 +118,11 @@ public sealed class CaseSocketTests
         return new Engine(new EngineOptions { Kind = kind, Loops = 2, OnDiagnosticEvent = static _ => { } });
     }
 
-    private static async Task EachAsync(WebSocketRole role, Func<string, CancellationToken, Task<(Stream Stream, string Head)>> openAsync)
+    private static async Task EachAsync(WebSocketRole role,
+        Func<string, CancellationToken, Task<(Stream Stream, string Head)>> openAsync)
     {
-        using CancellationTokenSource limit = CancellationTokenSource.CreateLinkedTokenSource(TestContext.Current.CancellationToken);
+        using CancellationTokenSource limit =
+            CancellationTokenSource.CreateLinkedTokenSource(TestContext.Current.CancellationToken);
         limit.CancelAfter(Catalogue.IsDeep ? TimeSpan.FromMinutes(20) : _patience);
         ParallelOptions parallel = new() { MaxDegreeOfParallelism = AtOnce, CancellationToken = limit.Token };
         await Parallel.ForEachAsync(Catalogue.All.Values, parallel, async (of, cancellation) =>
@@ -107,19 +132,23 @@ public sealed class CaseSocketTests
             Task sending = SendAsync(stream, [.. of.Writes(role).SelectMany(static w => w)], cancellation);
             List<string> events = Case.Events(await ReadToEndAsync(stream, cancellation), role);
             await sending;
-            Assert.True(of.Expected.SequenceEqual(events), $"{of.Id}: {string.Join(" | ", events.Select(static e => e.Length > 60 ? e[..60] : e))}");
+            Assert.True(of.Expected.SequenceEqual(events),
+                $"{of.Id}: {string.Join(" | ", events.Select(static e => e.Length > 60 ? e[..60] : e))}");
         });
 
         // The reference code of the peer is slower than ours: a usual run takes a small, a large and a fragmented case
         // per section, --deep all.
-        IEnumerable<PackedCase> packed = PackedCase.All.Values.Where(static c => Catalogue.IsDeep || c.Id.EndsWith(".3", StringComparison.Ordinal) || c.Id.EndsWith(".7", StringComparison.Ordinal) || c.Id.EndsWith(".12", StringComparison.Ordinal));
+        IEnumerable<PackedCase> packed = PackedCase.All.Values.Where(static c => Catalogue.IsDeep
+            || c.Id.EndsWith(".3", StringComparison.Ordinal) || c.Id.EndsWith(".7", StringComparison.Ordinal)
+            || c.Id.EndsWith(".12", StringComparison.Ordinal));
         await Parallel.ForEachAsync(packed, parallel, async (of, cancellation) =>
         {
             (Stream stream, string head) = await openAsync(PackedDialogue.Extensions(of, role), cancellation);
             await using Stream owned = stream;
             PackedDialogue dialogue = new(of, role, head);
             List<byte[]> messages = [.. of.Messages()];
-            byte[] all = [.. messages.SelectMany(m => dialogue.Ask(m)).Append(dialogue.Close).SelectMany(static f => f)];
+            byte[] all = [.. messages.SelectMany(m => dialogue.Ask(m)).Append(dialogue.Close)
+                .SelectMany(static f => f)];
             Task sending = SendAsync(stream, all, cancellation);
             dialogue.CheckAll(messages, await ReadToEndAsync(stream, cancellation));
             await sending;

@@ -17,9 +17,12 @@ public sealed class CaseTests
     [Fact]
     public void The_catalogue_of_cases_is_complete()
     {
-        (string Section, int Count)[] sections = [("1", 16), ("2", 11), ("3", 7), ("4", 10), ("5", 20), ("6", 145), ("7", 37), ("9", 54), ("10", 1), ("12", 90), ("13", 126)];
-        string[] ids = [.. Catalogue.All.Keys.Concat(PackedCase.All.Keys).Where(static id => !id.Contains(" of ", StringComparison.Ordinal))];
-        Assert.Equal(sections, sections.Select(s => (s.Section, ids.Count(id => id.StartsWith(s.Section + ".", StringComparison.Ordinal)))));
+        (string Section, int Count)[] sections = [("1", 16), ("2", 11), ("3", 7), ("4", 10), ("5", 20), ("6", 145),
+            ("7", 37), ("9", 54), ("10", 1), ("12", 90), ("13", 126)];
+        string[] ids = [.. Catalogue.All.Keys.Concat(PackedCase.All.Keys)
+            .Where(static id => !id.Contains(" of ", StringComparison.Ordinal))];
+        Assert.Equal(sections, sections.Select(
+            s => (s.Section, ids.Count(id => id.StartsWith(s.Section + ".", StringComparison.Ordinal)))));
         Assert.Equal(517, ids.Length);
     }
 
@@ -46,14 +49,16 @@ public sealed class CaseTests
         foreach (byte[] write in writes) link.Send(write);
         string told = $"{of.Id}, {role}, {how}";
         List<string> events = Case.Events(link.Received, role);
-        if (!events.SequenceEqual(of.Expected)) Assert.Fail($"{told}: expected {Short(of.Expected)}, got {Short(events)}; {link.Peer.CloseReason}");
+        if (!events.SequenceEqual(of.Expected))
+            Assert.Fail($"{told}: expected {Short(of.Expected)}, got {Short(events)}; {link.Peer.CloseReason}");
         Assert.True(link.Peer.IsSessionFinished, $"{told}: the connection does not end");
         Assert.True((int)link.Session.CloseStatus == of.End, $"{told}: {link.Session.CloseStatus}");
         Assert.True(link.Session.Mistakes.Count == 0, $"{told}: {string.Join(' ', link.Session.Mistakes)}");
         Assert.Equal(of.Back.Count(static b => b[0] != 'P'), link.Session.Messages);
     }
 
-    private static string Short(List<string> events) => string.Join(" | ", events.Take(12).Select(static e => e.Length > 60 ? $"{e[..60]}... ({e.Length})" : e));
+    private static string Short(List<string> events) =>
+        string.Join(" | ", events.Take(12).Select(static e => e.Length > 60 ? $"{e[..60]}... ({e.Length})" : e));
 
     [Theory, MemberData(nameof(PackedIds))]
     public void Compressed_messages_come_back_within_what_was_agreed_on(string id)

@@ -48,7 +48,8 @@ internal sealed class PlainDeflate(int bits, bool forgets)
     }
 
     // Hash slot of the last position with these three bytes. Collisions are possible; the caller compares the bytes.
-    private static int Place(byte[] data, int at) => (int)((uint)((data[at] << 16 | data[at + 1] << 8 | data[at + 2]) * 0x9E37_79B1) >> 16);
+    private static int Place(byte[] data, int at) =>
+        (int)((uint)((data[at] << 16 | data[at + 1] << 8 | data[at + 2]) * 0x9E37_79B1) >> 16);
 
     private void Literal(byte value) => Symbol(value);
 

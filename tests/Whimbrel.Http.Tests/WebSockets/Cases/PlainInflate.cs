@@ -8,14 +8,19 @@ namespace Whimbrel.Http.Tests.WebSockets.Cases;
 /// <param name="forgets">No context takeover.</param>
 internal sealed class PlainInflate(int bits, bool forgets)
 {
-    internal static readonly int[] Lengths = [3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 15, 17, 19, 23, 27, 31, 35, 43, 51, 59, 67, 83, 99, 115, 131, 163, 195, 227, 258];
-    internal static readonly int[] LengthBits = [0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 5, 5, 5, 5, 0];
-    internal static readonly int[] Distances = [1, 2, 3, 4, 5, 7, 9, 13, 17, 25, 33, 49, 65, 97, 129, 193, 257, 385, 513, 769, 1025, 1537, 2049, 3073, 4097, 6145, 8193, 12289, 16385, 24577];
-    internal static readonly int[] DistanceBits = [0, 0, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 8, 9, 9, 10, 10, 11, 11, 12, 12, 13, 13];
+    internal static readonly int[] Lengths = [3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 15, 17, 19, 23, 27, 31, 35, 43, 51, 59,
+        67, 83, 99, 115, 131, 163, 195, 227, 258];
+    internal static readonly int[] LengthBits = [0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4,
+        5, 5, 5, 5, 0];
+    internal static readonly int[] Distances = [1, 2, 3, 4, 5, 7, 9, 13, 17, 25, 33, 49, 65, 97, 129, 193, 257, 385,
+        513, 769, 1025, 1537, 2049, 3073, 4097, 6145, 8193, 12289, 16385, 24577];
+    internal static readonly int[] DistanceBits = [0, 0, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 8, 9, 9, 10,
+        10, 11, 11, 12, 12, 13, 13];
 
     private static readonly int[] _order = [16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15];
 
-    private static readonly Code _fixedLiterals = new([.. Enumerable.Range(0, 288).Select(static i => i < 144 ? 8 : i < 256 ? 9 : i < 280 ? 7 : 8)]);
+    private static readonly Code _fixedLiterals =
+        new([.. Enumerable.Range(0, 288).Select(static i => i < 144 ? 8 : i < 256 ? 9 : i < 280 ? 7 : 8)]);
     private static readonly Code _fixedDistances = new([.. Enumerable.Repeat(5, 30)]);
 
     private readonly List<byte> _all = [];
@@ -107,8 +112,10 @@ internal sealed class PlainInflate(int bits, bool forgets)
             int length = Lengths[symbol - 257] + Read(LengthBits[symbol - 257]);
             symbol = Symbol(distances);
             int distance = Distances[symbol] + Read(DistanceBits[symbol]);
-            if (distance > 1 << bits) throw new InvalidDataException($"a copy from {distance} bytes before, with a window of {1 << bits}");
-            if (distance > _all.Count) throw new InvalidDataException($"a copy from {distance} bytes before, of {_all.Count}");
+            if (distance > 1 << bits)
+                throw new InvalidDataException($"a copy from {distance} bytes before, with a window of {1 << bits}");
+            if (distance > _all.Count)
+                throw new InvalidDataException($"a copy from {distance} bytes before, of {_all.Count}");
             for (int i = 0; i < length; i++) _all.Add(_all[^distance]);
         }
     }
