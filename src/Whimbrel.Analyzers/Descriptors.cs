@@ -65,6 +65,19 @@ internal static class Descriptors
         "A start or a connect is not awaited",
         "{0} is not awaited, so that nothing reports its failure (a port in use, no listener). Await it.");
 
+    internal static readonly DiagnosticDescriptor EarlySend = Rule(
+        "WHIM0010",
+        "A session sends in its constructor",
+        "{0} in a constructor or an initializer sends nothing and returns Closed: the session has no connection yet. "
+        + "Override OnConnected and send there.");
+
+    internal static readonly DiagnosticDescriptor LateResponse = Rule(
+        "WHIM0011",
+        "A request or response is used by work that its handler does not await",
+        "{0} is used by work that {1} starts and that nothing awaits: when the handler returns, the response is sent, "
+        + "and a later use throws on a thread where nothing reports it. Make the handler async and await the work, or "
+        + "copy what the work needs.");
+
     private static DiagnosticDescriptor Rule(string id, string title, string message) =>
         new(id, title, message, Category, DiagnosticSeverity.Warning, isEnabledByDefault: true,
             helpLinkUri: Help + id.ToLowerInvariant());

@@ -1,6 +1,7 @@
 using System.Collections.Immutable;
 using System.Linq;
 using Microsoft.CodeAnalysis;
+using Microsoft.CodeAnalysis.CSharp.Syntax;
 using Microsoft.CodeAnalysis.Diagnostics;
 
 namespace Whimbrel.Analyzers;
@@ -41,16 +42,29 @@ public sealed class HiddenReceiveAnalyzer : DiagnosticAnalyzer
     private static void Report(SymbolAnalysisContext context, INamedTypeSymbol type, IMethodSymbol? hides,
         IMethodSymbol? hidden)
     {
-        if (hides is null || hidden is null || Mentions(hides, "base", context) > 0) return;
-        // One mention is its declaration.
-        if (Mentions(type, hidden.Name, context) == 1)
+        if (hides is null || hidden is null || Uses(hides, hides.Name, ofBase: true, context)) return;
+        if (!Uses(type, hidden.Name, ofBase: false, context))
             context.ReportDiagnostic(Diagnostic.Create(Descriptors.HiddenReceive, hidden.Locations[0], hidden.Name,
                 hides.Name));
     }
 
-    private static int Mentions(ISymbol code, string word, SymbolAnalysisContext context) =>
-        code.DeclaringSyntaxReferences.Sum(d => d.GetSyntax(context.CancellationToken).DescendantTokens()
-            .Count(t => t.Text == word));
+    /// <summary>
+    /// Returns whether the code calls the method, or makes a delegate of it: any use of its name except in
+    /// <c>nameof</c>. With <paramref name="ofBase"/> only <c>base.Name</c> counts, otherwise everything else.
+    /// </summary>
+    private static bool Uses(ISymbol code, string name, bool ofBase, SymbolAnalysisContext context) =>
+        code.DeclaringSyntaxReferences.Any(d => d.GetSyntax(context.CancellationToken).DescendantNodes()
+            .OfType<IdentifierNameSyntax>()
+            .Any(n => n.Identifier.ValueText == name && IsOfBase(n) == ofBase && !IsInNameOf(n)));
+
+    private static bool IsOfBase(IdentifierNameSyntax name) =>
+        name.Parent is MemberAccessExpressionSyntax { Expression: BaseExpressionSyntax } access && access.Name == name;
+
+    private static bool IsInNameOf(SyntaxNode name) =>
+        name.FirstAncestorOrSelf<InvocationExpressionSyntax>() is
+        {
+            Expression: IdentifierNameSyntax { Identifier.ValueText: "nameof" }
+        };
 
     private static IMethodSymbol? Override(INamedTypeSymbol type, string name) =>
         type.GetMembers(name).OfType<IMethodSymbol>().FirstOrDefault(static m => m.IsOverride);

@@ -21,7 +21,7 @@ internal static class Analysis
 
     internal static readonly ImmutableArray<DiagnosticAnalyzer> Analyzers = [new AsyncVoidAnalyzer(),
         new IgnoredSendAnalyzer(), new BlockingCallAnalyzer(), new RawSendAnalyzer(), new NoOverrideAnalyzer(),
-        new HiddenReceiveAnalyzer(), new IgnoredStartAnalyzer()];
+        new HiddenReceiveAnalyzer(), new IgnoredStartAnalyzer(), new EarlySendAnalyzer(), new LateResponseAnalyzer()];
 
     // One "WHIM0001 async () => ..." per diagnostic, in text order.
     internal static async Task<string[]> OfAsync(string code)

@@ -47,6 +47,18 @@ public sealed class OverrideTests
         Assert.Empty(await Analysis.OfAsync($"class S : Session {{ {async} }}"));
     }
 
+    [Fact]
+    public async Task A_name_in_nameof_or_another_base_call_is_no_call_of_a_hidden_override()
+    {
+        const string received = "protected override void OnReceived(ReadOnlySpan<byte> data) { }";
+        Assert.Equal(["WHIM0008 OnReceived"], await Analysis.OfAsync($"class S : Session {{ {received} protected "
+            + "override int OnData(ReadOnlySpan<byte> unread) { Console.WriteLine(nameof(OnReceived)); base.OnConnected(); "
+            + "return unread.Length; } }"));
+        Assert.Empty(await Analysis.OfAsync($"class S : Session {{ {received} protected override int "
+            + "OnData(ReadOnlySpan<byte> unread) { Give(OnReceived, unread); return 1; } "
+            + "delegate void Taker(ReadOnlySpan<byte> data); void Give(Taker t, ReadOnlySpan<byte> d) => t(d); }"));
+    }
+
     [Theory]
     [InlineData("server.StartAsync()", "server.StartAsync()")]
     [InlineData("_ = server.StartAsync().AsTask()", "server.StartAsync()")]
