@@ -111,8 +111,10 @@ internal sealed class RouteTable
             throw new ArgumentException($"A name stands twice in a pattern: {pattern}", nameof(pattern));
         string text = $"{NameOf(method)} {pattern}";
         Route route = new(scope, handler, site, [.. names], pattern, text);
-        if (!node.TryAdd(method, route))
-            throw new ArgumentException($"There is a route for {text} already.", nameof(pattern));
+        if (node.Add(method, route) is { } other)
+            throw new ArgumentException(
+                $"There is a route {other.Text} already, and {text} matches the same requests. Remove one, or handle "
+                + "both cases in one handler.", nameof(pattern));
         _routes.Add(route);
     }
 
@@ -272,12 +274,13 @@ internal sealed class RouteTable
 
         internal Node? Rest { get; set; }
 
-        internal bool TryAdd(int method, Route route)
+        /// <summary>Adds a route. Returns the present one if there is one for this method.</summary>
+        internal Route? Add(int method, Route route)
         {
             if (_routes.Length <= method) Array.Resize(ref _routes, Math.Max(method, (int)HttpVerb.Patch) + 1);
-            if (_routes[method] is not null) return false;
+            if (_routes[method] is { } other) return other;
             _routes[method] = route;
-            return true;
+            return null;
         }
 
         internal Node Text(byte[] segment)

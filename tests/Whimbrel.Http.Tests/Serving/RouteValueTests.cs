@@ -175,6 +175,10 @@ public sealed class RouteValueTests
         Assert.Contains("PURGE /b/c",
             Assert.Throws<ArgumentException>(() => web.Server.Map("PURGE", "/b/c", static (_, _) => { })).Message,
             StringComparison.Ordinal);
+        web.Server.Get("/a/{id}", static (_, _) => { });
+        string message = Assert.Throws<ArgumentException>(() =>
+            web.Server.Get("/a/{name}", static (_, _) => { })).Message;
+        Assert.Contains("GET /a/{id} already, and GET /a/{name} matches the same", message, StringComparison.Ordinal);
     }
 
     // ------------------------------------------------------------------ bodies
