@@ -28,7 +28,7 @@ public class DefectTests
         try
         {
             File.WriteAllText(Path.Combine(folder.FullName, "area.txt"), "A defect\n" + entry + "\n");
-            (int code, string output) = Check("--from", folder.FullName);
+            (int code, string output) = Check("--defects", folder.FullName);
             Assert.Equal(1, code);
             Assert.Contains(complaint, output);
         }
