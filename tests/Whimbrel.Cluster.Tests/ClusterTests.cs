@@ -785,6 +785,66 @@ public sealed class ClusterTests : IDisposable
         Assert.DoesNotContain("whimbrel.cluster.connection.state test one", seen.Keys);
     }
 
+    [Fact] // siblings: each counter has another value
+    public void Each_instrument_of_a_node_reports_its_own_counter()
+    {
+        TestNode one = Node("one", static o => new ClusterOptions
+        {
+            Application = "siblings",
+            NodeId = o.NodeId,
+            MaxPayloadBytes = 100,
+            QueueLimitBytes = 2_000,
+            QueuePolicy = QueuePolicy.DropNewest
+        });
+        TestNode two = Node("two", static o => new ClusterOptions { Application = "siblings", NodeId = o.NodeId });
+        _ = one.Connect("g");
+        Pass(1.5);
+        Each(2, () => Say(two, "r "));
+        _bus.Loss = 1;
+        Each(3, () => Say(two, "m "));
+        _bus.Loss = 0;
+        Each(5, () => Say(one, "p "));
+        Each(7, () => one.Link.Listener!.OnEnvelope("\u0001"u8));
+        Each(11, () => one.Link.Listener!.OnEnvelope("x"u8));
+        Pass(3);
+        one.Link.Link.IsCut = true;
+        Pass();
+        for (int i = 0; i < 200 && one.Cluster.ReadCounters().Dropped < 13; i++)
+            Each(1, () => one.Cluster.Group("g").Broadcast(new byte[50]));
+        ClusterCounters counters = one.Cluster.ReadCounters();
+        Assert.Equal((2L, 3L, 5L, 7L, 11L, 13L), (counters.Received, counters.Missed, counters.Published,
+            counters.Refused, counters.UnknownVersions, counters.Dropped));
+        using ManualResetEventSlim hasAll = new();
+        Dictionary<string, long> seen = [];
+        using MeterListener listener = new();
+        listener.InstrumentPublished = (instrument, l) =>
+        {
+            if (!instrument.Name.StartsWith("whimbrel.cluster.", StringComparison.Ordinal)) return;
+            l.EnableMeasurementEvents(instrument);
+            if (instrument.Name == "whimbrel.cluster.connection.state") hasAll.Set();
+        };
+        listener.SetMeasurementEventCallback<long>((instrument, value, labels, _) =>
+            seen[$"{instrument.Name} {string.Join(' ', labels.ToArray().Select(static l => l.Value))}"] = value);
+        listener.Start();
+        Assert.True(hasAll.Wait(BusNode.Patience, TestContext.Current.CancellationToken));
+        listener.RecordObservableInstruments();
+        Assert.Equal((2L, 3L, 5L, 7L, 11L, 13L, counters.PendingBytes), (
+            Of("messages", "receive"), Of("gaps", "receive"), Of("messages", "transmit"),
+            Of("rejected_envelopes", "refused"), Of("rejected_envelopes", "version"), Of("gaps", "transmit"),
+            seen["whimbrel.cluster.queue.usage siblings one"]));
+
+        long Of(string name, string label) => seen[$"whimbrel.cluster.{name} siblings one {label}"];
+
+        void Each(int count, Action action)
+        {
+            for (int i = 0; i < count; i++)
+            {
+                _engine.GetLoop(0).Post(action);
+                Pass(0.02);
+            }
+        }
+    }
+
     [Theory, InlineData(false), InlineData(true)]
     public void A_listener_receives_the_time_that_a_broadcast_waited_for_the_broker(bool throws)
     {

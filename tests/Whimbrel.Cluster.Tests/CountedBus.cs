@@ -6,6 +6,8 @@ namespace Whimbrel.Tests;
 // A link that counts the calls of its node, and can return Refused like a bus that is full.
 internal sealed class CountedBus(MemoryBusLink link) : IGroupBus, IGroupHistory
 {
+    private Loop? _loop;
+
     internal MemoryBusLink Link { get; } = link;
 
     internal List<int> Batches { get; } = [];
@@ -18,6 +20,9 @@ internal sealed class CountedBus(MemoryBusLink link) : IGroupBus, IGroupHistory
 
     // Accepts requests, and responds to none of them.
     internal bool IsSilent { get; set; }
+
+    // Time that a broker takes for each page of a history.
+    internal TimeSpan ReadTime { get; set; }
 
     public string? Unsupported { get; set; }
 
@@ -37,6 +42,7 @@ internal sealed class CountedBus(MemoryBusLink link) : IGroupBus, IGroupHistory
     public ValueTask StartAsync(Loop loop, IGroupBusListener listener, CancellationToken cancellationToken)
     {
         Listener = listener;
+        _loop = loop;
         return Link.StartAsync(loop, new Listening(this), cancellationToken);
     }
 
@@ -69,7 +75,8 @@ internal sealed class CountedBus(MemoryBusLink link) : IGroupBus, IGroupHistory
     {
         Reads++;
         if (Unsupported is not null) return false;
-        return IsSilent || Link.Read(subject, limits, after, most, done);
+        return IsSilent || Link.Read(subject, limits, after, most, ReadTime == default ? done
+            : page => _loop!.StartTimer(ReadTime, _ => done(page), null));
     }
 
     public ValueTask DisposeAsync() => Link.DisposeAsync();

@@ -266,6 +266,34 @@ public sealed class PresenceTests : IDisposable
         Assert.Equal(PresenceHeard.Refused, Hear(full, 1, (PresencePart)5, 0));
     }
 
+    [Fact] // a change that takes several envelopes
+    public void A_large_change_arrives_whole_after_the_snapshot_and_again()
+    {
+        TestNode one = Node("one"), two = Node("two");
+        one.Connect("first");
+        Pass(3);
+        TestNode.Member member = one.Connect();
+        string[] groups = [.. Enumerable.Range(0, 30).Select(static i => $"{i} {new string('x', 240)}")];
+        foreach (string group in groups) one.Cluster.Group(group).Join(member);
+        Pass(1.5);
+        Assert.All(groups, g => Assert.Equal("one=1 two=0", Seen(two, g)));
+        foreach (string group in groups) one.Cluster.Group(group).Leave(member);
+        Pass(1.5);
+        Assert.All(groups, g => Assert.Equal("two=0", Seen(two, g)));
+    }
+
+    [Fact] // at the number and one past it
+    public void Of_a_node_with_more_groups_than_the_limit_the_known_ones_are_still_counted()
+    {
+        Presence presence = new(1024);
+        (string, int)[] all = [.. Enumerable.Range(0, Presence.MostGroupsOfNode).Select(static i => ($"{i}", 1))];
+        Hear(presence, 1, PresencePart.SnapshotEnd, 0, all);
+        Hear(presence, 2, PresencePart.Change, 0, ("0", 2), ("65535", 3), ("one more", 1));
+        Assert.Equal(("n=2", "n=3", ""), (Read(presence, "0"), Read(presence, "65535"), Read(presence, "one more")));
+        Hear(presence, 3, PresencePart.Change, 0, ("0", 0), ("one more", 1));
+        Assert.Equal(("", "n=1"), (Read(presence, "0"), Read(presence, "one more")));
+    }
+
     [Fact]
     public void Options_that_cannot_be_are_refused_by_name()
     {

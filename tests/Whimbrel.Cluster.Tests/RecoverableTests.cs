@@ -393,6 +393,66 @@ public sealed class RecoverableTests : IDisposable
             Await(group.ResumeAsync(one.Connect(), start with { Offset = 3 })).Outcome);
     }
 
+    [Fact] // as above, for sessions that end at each step of their way
+    public void Sessions_that_ended_while_they_joined_or_resumed_take_no_place_of_later_ones()
+    {
+        TestNode one = Node("one");
+        RecoverableGroup group = Group(one);
+        _ = Joined(one, group, out GroupPosition start);
+        TestNode.Member ended = one.Connect();
+        ended.Abort();
+        Pass();
+        for (int i = 0; i < 66; i++)
+        {
+            Task<ResumeResult>[] all = [.. Enumerable.Range(0, 1_000).Select(n =>
+                n % 2 == 0 ? group.JoinAsync(ended) : group.ResumeAsync(ended, start))];
+            foreach (Task<ResumeResult> each in all) Assert.Equal(ResumeOutcome.Ended, Await(each).Outcome);
+        }
+
+        for (int i = 0; i < 33_000; i++) _ = group.JoinAsync(ended);
+        Pass();
+        Assert.Equal(ResumeOutcome.Recovered, Await(group.JoinAsync(one.Connect())).Outcome);
+    }
+
+    [Fact] // the time limit is for an answer of the broker, and not for the whole history
+    public void A_resumption_of_many_slow_pages_takes_as_long_as_it_takes()
+    {
+        TestNode one = Node("one");
+        RecoverableGroup group = Group(one, new HistoryLimits { MaxCount = 2_000 });
+        _ = Joined(one, group, out GroupPosition start);
+        for (int i = 0; i < 1_500; i++) Say(group, "x");
+        Pass();
+        one.Link.ReadTime = TimeSpan.FromSeconds(2);
+        for (int i = 0; i < 2; i++)
+        {
+            TestNode.Member late = one.Connect();
+            ResumeResult result = Await(group.ResumeAsync(late, start));
+            Assert.Equal((ResumeOutcome.Recovered, 1_500), (result.Outcome, result.Count));
+        }
+
+        one.Link.ReadTime = TimeSpan.FromSeconds(6);
+        Assert.Equal(ResumeOutcome.Unavailable, Await(group.ResumeAsync(one.Connect(), start)).Outcome);
+    }
+
+    [Fact] // slow growth
+    public void Messages_too_large_for_the_broker_take_no_room_of_later_ones()
+    {
+        TestNode one = Node("one");
+        RecoverableGroup group = Group(one, null, 1024);
+        TestNode.Member a = Joined(one, group, out _);
+        one.Link.MaxEnvelopeBytes = one.Cluster.EnvelopeLength(1, 100);
+        string all = "";
+        for (int i = 1; i <= 50; i++)
+        {
+            Say(group, new string('w', 101), $"m{i}");
+            all += $"{i}:m{i} ";
+            Pass();
+        }
+
+        Assert.Equal(all, a.Heard);
+        Assert.Equal(50, one.Gaps.Sum(static g => g.Missed));
+    }
+
     [Fact]
     public void A_node_opens_groups_up_to_its_limit()
     {

@@ -46,8 +46,13 @@ public sealed class ServiceTests
         Assert.True(service.Stop());
         Assert.Equal(0, log.Count("idle"));
         Assert.True(service.Start(polling: true));
-        Assert.True(service.IsPolling);
-        log.Until("idle");
+        for (int i = 0; i < 2; i++)
+        {
+            Assert.True(service.IsPolling);
+            log.Until("idle", log.Count("idle") + 1);
+            Assert.True(service.Restart());
+        }
+
         Assert.True(service.Stop());
     }
 

@@ -56,6 +56,22 @@ public sealed class TimerTests
     }
 
     [Fact]
+    public void A_timer_that_is_disposed_ends_its_waits_as_cancelled()
+    {
+        Log log = new();
+        using Service service = new();
+        Assert.True(service.Start());
+        RecordingTimer timer = new(service, log);
+        timer.Setup(TimeSpan.MaxValue);
+        timer.WaitAsync();
+        timer.WaitAsync();
+        timer.Dispose();
+        log.Until("timer True", 2);
+        Assert.False(timer.WaitAsync());
+        Assert.Equal(0, log.Count("timer False"));
+    }
+
+    [Fact]
     public void A_wait_on_the_calling_thread_calls_no_callback()
     {
         Log log = new();

@@ -38,6 +38,35 @@ public sealed class OrderedCallsTests
         void Add(string what) => ran.Add((what, Environment.CurrentManagedThreadId));
     }
 
+    [Fact] // from both sides: not before the callback has returned, and long before the time limit
+    public void A_wait_for_callbacks_ends_with_the_last_of_them()
+    {
+        OrderedCalls calls = new();
+        for (int i = 0; i < 3; i++)
+        {
+            using ManualResetEventSlim begun = new(), goOn = new();
+            bool isOver = false, wasOver = false;
+            Thread running = new(() => calls.Run(() =>
+            {
+                begun.Set();
+                Assert.True(goOn.Wait(Log.Patience));
+                Volatile.Write(ref isOver, true);
+            }, static _ => { }));
+            running.Start();
+            Assert.True(begun.Wait(Log.Patience));
+            Thread waiting = new(() =>
+            {
+                calls.AwaitIdle(TimeSpan.FromHours(1));
+                wasOver = Volatile.Read(ref isOver);
+            });
+            waiting.Start();
+            Log.Until(() => waiting.ThreadState.HasFlag(System.Threading.ThreadState.WaitSleepJoin), "the wait");
+            goOn.Set();
+            Assert.True(waiting.Join(Log.Patience), "The wait goes to its limit.");
+            Assert.True(running.Join(Log.Patience) && wasOver);
+        }
+    }
+
     [Fact]
     public void A_callback_caused_by_a_call_on_its_own_thread_runs_inside_it()
     {

@@ -226,6 +226,40 @@ public sealed class SslTests
         Assert.True(client.Connect());
     }
 
+    [Theory, InlineData(false), InlineData(true)]
+    public void A_server_takes_the_certificate_that_has_a_key_at_any_place_of_a_collection(bool isFirst)
+    {
+        using X509Certificate2 other = MakeCertificate();
+        using X509Certificate2 withoutKey = X509CertificateLoader.LoadCertificate(other.RawData);
+        X509Certificate2Collection all = isFirst ? [Certificate, withoutKey] : [withoutKey, Certificate];
+        using Server server = new(new SslContext(SslProtocols.Tls13, all), new Log());
+        Assert.True(server.Start());
+        using Client client = new(new SslContext(SslProtocols.Tls13, Own), server.Chosen, new Log());
+        Assert.True(client.Connect());
+    }
+
+    [Fact]
+    public void Each_refused_certificate_is_reported_not_only_the_first()
+    {
+        using Server server = new(new SslContext(SslProtocols.Tls13, Certificate), new Log());
+        Assert.True(server.Start());
+        Log log = new();
+        using Refusing client = new(new SslContext(SslProtocols.Tls13, static (_, _, _, _) => false), server.Chosen, log);
+        for (int i = 1; i <= 3; i++)
+        {
+            Assert.True(client.ConnectAsync());
+            log.Until("disconnected", i);
+            Assert.Equal(i, log.Count($"error {SocketError.NotConnected}"));
+        }
+    }
+
+    private sealed class Refusing(SslContext context, int port, Log log) : SslClient(context, IPAddress.Loopback, port)
+    {
+        protected override void OnError(SocketError error) => log.Add($"error {error}");
+
+        protected override void OnDisconnected() => log.Add("disconnected");
+    }
+
     // A write that completed synchronously started the next one recursively, until the stack overflowed.
     [Theory]
     [InlineData(Scheduling.Inline)]

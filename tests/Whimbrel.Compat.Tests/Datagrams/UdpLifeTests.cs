@@ -86,6 +86,29 @@ public sealed class UdpLifeTests : IUdpOwner
     }
 
     [Fact]
+    public void An_opening_that_followed_a_close_follows_no_later_close()
+    {
+        Assert.True(_life.Open(Options));
+        for (int i = 0; i < 2; i++)
+        {
+            using ManualResetEventSlim goOn = new();
+            _link.Call(() => Assert.True(goOn.Wait(Log.Patience)));
+            Assert.True(_life.CloseLater());
+            Assert.True(_life.OpenLater(Options));
+            goOn.Set();
+            _log.Until("opened", 2 + i);
+        }
+
+        Assert.True(_life.CloseLater());
+        _log.Until("closed", 3);
+        AwaitCallbacks();
+        AwaitCallbacks();
+        Assert.Equal((3, 3, "closed"), (_log.Count("opens"), _log.Count("opened"), _log.Lines[^1]));
+        Assert.False(_life.IsOpen);
+        _life.End();
+    }
+
+    [Fact]
     public void Invalid_options_are_an_error_and_it_may_be_opened_again()
     {
         Assert.False(_life.Open(static () => throw new ArgumentOutOfRangeException("port")));

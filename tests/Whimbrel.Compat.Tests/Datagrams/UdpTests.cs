@@ -37,6 +37,32 @@ public sealed class UdpTests
         Assert.Empty(client.Errors);
     }
 
+    [Fact] // each counter, also at the second start
+    public void All_counters_begin_at_zero_with_each_start_and_connect()
+    {
+        using EchoServer server = new();
+        Assert.True(server.Start());
+        using Collector client = new(((IPEndPoint)server.Endpoint).Port);
+        Assert.True(client.Connect());
+        for (int i = 0; i < 3; i++)
+        {
+            Assert.True(client.SendAsync("hello"));
+            Assert.Equal("hello", client.Take());
+            Assert.True(client.Disconnect());
+            Assert.True(server.Stop());
+            Assert.Equal((1, 1, 5, 5),
+                (client.DatagramsSent, client.DatagramsReceived, client.BytesSent, client.BytesReceived));
+            Assert.Equal((1, 1, 5, 5),
+                (server.DatagramsSent, server.DatagramsReceived, server.BytesSent, server.BytesReceived));
+            Assert.True(server.Start());
+            Assert.True(client.Connect());
+            Assert.Equal((0, 0, 0, 0),
+                (client.DatagramsSent, client.DatagramsReceived, client.BytesSent, client.BytesReceived));
+            Assert.Equal((0, 0, 0, 0),
+                (server.DatagramsSent, server.DatagramsReceived, server.BytesSent, server.BytesReceived));
+        }
+    }
+
     [Fact]
     public void Calls_in_the_wrong_state_do_nothing()
     {

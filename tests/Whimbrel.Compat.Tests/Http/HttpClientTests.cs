@@ -95,6 +95,47 @@ public sealed class HttpClientTests
         await Assert.ThrowsAsync<InvalidOperationException>(() => refused.SendGetRequest("/"));
     }
 
+    // Each kind of failure after each other kind, on one client.
+    [Fact]
+    public async Task H8_each_failed_request_has_its_own_reason_and_not_that_of_the_one_before()
+    {
+        using WebHost host = new();
+        host.Answer = static (session, request) =>
+        {
+            if (request.Url == "/broken") session.SendAsync("HTTP/1.1 20\r\n\r\n");
+            if (request.Url == "/cut") session.SendAsync("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\na");
+            if (request.Url is "/cut" or "/closed") session.Disconnect();
+        };
+        using HttpClientEx client = new(IPAddress.Loopback, host.PortNumber);
+        (string Url, string Reason)[] kinds = [("/timeout", "Timeout!"), ("/broken", "status line"),
+            ("/cut", "not finished"), ("/closed", "the peer"), ("/disconnected", "this side has ended the connection")];
+        foreach ((string before, string reasonBefore) in kinds)
+        {
+            foreach ((string url, string reason) in kinds)
+            {
+                await FailAsync(before, reasonBefore, "none");
+                await FailAsync(url, reason, before);
+            }
+        }
+
+        async Task FailAsync(string url, string reason, string before)
+        {
+            int asked = host.Told.Count;
+            Task<HttpResponse> request = client.SendGetRequest(url,
+                url == "/timeout" ? TimeSpan.FromMilliseconds(20) : WebHost.Deadline);
+            if (url == "/disconnected")
+            {
+                WebHost.Until(() => host.Told.Skip(asked).Any(t => t.StartsWith($"request GET {url}",
+                    StringComparison.Ordinal)));
+                Assert.True(client.Disconnect());
+            }
+
+            Exception thrown = await Assert.ThrowsAnyAsync<Exception>(() => request);
+            Assert.True(thrown.Message.Contains(reason, StringComparison.Ordinal)
+                && thrown is TimeoutException == (url == "/timeout"), $"{url} after {before}: {thrown}");
+        }
+    }
+
     // H3: responses without a body, and chunked ones, hung or were truncated.
     [Fact]
     public void H3_answers_of_every_framing_come_in_order()

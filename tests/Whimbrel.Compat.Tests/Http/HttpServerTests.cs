@@ -1,5 +1,6 @@
 using System.Globalization;
 using System.Net.Sockets;
+using System.Text;
 using Whimbrel.Http;
 
 namespace Whimbrel.Compat.Tests.Http;
@@ -81,6 +82,66 @@ public sealed class HttpServerTests
         Assert.StartsWith("HTTP/1.1 408 Request Timeout\r\nConnection: close\r\n", answer, StringComparison.Ordinal);
         idle.Send("GET /second HTTP/1.1\r\nHost: h\r\n\r\n"u8);
         Assert.EndsWith("GET /second ", WebHost.Read(idle, "GET /second "), StringComparison.Ordinal);
+    }
+
+    [Theory] // siblings: each time has its own option
+    [InlineData("GET / HTTP/1.1\r\nHost: h\r\n", "\r\n", true)]
+    [InlineData("PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nab", "cde", false)]
+    public void H1_the_time_of_a_head_is_not_that_of_a_body(string begun, string rest, bool isHead)
+    {
+        TimeSpan brief = TimeSpan.FromMilliseconds(100), ample = TimeSpan.FromMinutes(10);
+        using WebHost patient = new()
+        {
+            Limits = new HttpOptions { HeadTimeout = isHead ? ample : brief, BodyTimeout = isHead ? brief : ample }
+        };
+        using Socket slow = patient.ConnectPeer();
+        slow.Send(Encoding.Latin1.GetBytes(begun));
+        // The other time passes meanwhile, several times.
+        string other = isHead ? "PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nab" : "GET / HTTP/1.1\r\n";
+        for (int i = 0; i < 3; i++) Assert.StartsWith("HTTP/1.1 408 ", patient.Ask(other), StringComparison.Ordinal);
+        slow.Send(Encoding.Latin1.GetBytes(rest));
+        Assert.StartsWith("HTTP/1.1 200 ", WebHost.Read(slow, isHead ? "GET / " : "PUT / abcde"),
+            StringComparison.Ordinal);
+    }
+
+    [Fact] // the second answer of a request does not count for a later one
+    public void H9_a_request_that_was_answered_twice_does_not_answer_the_next_ones()
+    {
+        using WebHost host = new();
+        TaskCompletionSource later = new();
+        host.Answer = (session, request) =>
+        {
+            if (request.Url == "/twice")
+            {
+                session.SendResponseAsync(session.Response.MakeGetResponse("one"));
+                session.SendResponseAsync(session.Response.MakeGetResponse("two"));
+                return;
+            }
+
+            later.Task.ContinueWith(_ => session.SendResponseAsync(session.Response.MakeGetResponse("last")),
+                TaskScheduler.Default);
+        };
+        using Socket socket = host.ConnectPeer();
+        for (int i = 0; i < 3; i++)
+        {
+            socket.Send("GET /twice HTTP/1.1\r\nHost: h\r\n\r\n"u8);
+            Assert.EndsWith("two", WebHost.Read(socket, "two"), StringComparison.Ordinal);
+        }
+
+        socket.Send("GET /last HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"u8);
+        WebHost.Until(() => host.Told.Contains("request GET /last "));
+        later.SetResult();
+        Assert.EndsWith("\r\n\r\nlast", WebHost.Read(socket, until: null), StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public void H9_the_connection_ends_with_an_answer_from_the_cache_too()
+    {
+        using WebHost host = new();
+        host.Cache.Add("/k", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nk"u8.ToArray());
+        string answer = host.Ask("GET /k HTTP/1.1\r\nHost: h\r\n\r\nGET /k HTTP/1.1\r\nHost: h\r\n"
+            + "Connection: close\r\n\r\n");
+        Assert.Equal(3, answer.Split("\r\n\r\nk").Length);
     }
 
     [Fact]

@@ -118,6 +118,27 @@ public sealed class FileCacheTests : IDisposable
         Assert.False(_cache.InsertPath(_folder));
     }
 
+    [Fact] // the limit at its number and one past it, after each way in which values leave the cache
+    public void All_values_together_take_up_to_the_limit_however_often_they_change()
+    {
+        byte[] value = new byte[FileCache.MostBytes / 8]; // one array for all: the cache makes no copies
+        for (int round = 0; round < 3; round++)
+        {
+            for (int i = 0; i < 20; i++) Assert.True(_cache.Add("same", value)); // replaced
+            for (int i = 0; i < 20; i++) Assert.True(_cache.Add("gone", value) && _cache.Remove("gone"));
+            for (int i = 0; i < 20; i++)
+            {
+                Assert.True(_cache.Add("late", value, TimeSpan.FromMilliseconds(1)));
+                Until(() => !_cache.Find("late").Item1);
+            }
+
+            for (int i = 0; i < 7; i++) Assert.True(_cache.Add($"{i}", value));
+            Assert.False(_cache.Add("one more", [1]));
+            Assert.True(_cache.Add("same", [1]) && _cache.Add("one more", [1]));
+            _cache.Clear();
+        }
+    }
+
     [Fact]
     public void A_pipe_among_the_files_blocks_no_caller()
     {

@@ -41,6 +41,29 @@ public sealed class HttpMessageTests
         Assert.EndsWith("Y: 2\r\nContent-Length: 1\r\n\r\nx", request.Cache.ToString(), StringComparison.Ordinal);
     }
 
+    [Fact] // framing fields of the caller, in each number and order, and a cookie after the cookies were read
+    public void A_body_replaces_all_framing_fields_and_each_read_sees_all_cookies()
+    {
+        foreach (string[] own in (string[][])[["Content-Length"], ["Transfer-Encoding"],
+            ["Content-Length", "Transfer-Encoding"], ["transfer-encoding", "CONTENT-LENGTH"],
+            ["Transfer-Encoding", "X-Between", "Content-Length"]])
+        {
+            HttpRequest request = new("POST", "/");
+            foreach (string name in own) request.SetHeader(name, "7");
+            string between = own.Contains("X-Between") ? "X-Between: 7\r\n" : "";
+            Assert.Equal($"POST / HTTP/1.1\r\n{between}Content-Length: 1\r\n\r\nx",
+                request.SetBody("x").Cache.ToString());
+        }
+
+        HttpRequest cookies = new HttpRequest("GET", "/").SetCookie("a", "1");
+        for (int i = 1; i <= 3; i++)
+        {
+            Assert.Equal((i, ("", "")), ((int)cookies.Cookies, cookies.Cookie(i)));
+            cookies.AddCookie($"b{i}", "2");
+            Assert.Equal(($"b{i}", "2"), cookies.Cookie(i));
+        }
+    }
+
     [Fact]
     public void Every_made_message_is_what_a_strict_reader_reads()
     {

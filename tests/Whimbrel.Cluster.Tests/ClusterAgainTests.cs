@@ -1,0 +1,283 @@
+using Whimbrel.Clusters;
+using Whimbrel.Testing;
+
+namespace Whimbrel.Tests;
+
+// State of a node that must be reset after its first use, and what must not grow with each use, in virtual time.
+public sealed class ClusterAgainTests : IDisposable
+{
+    private readonly MemoryEngine _engine = new(1, faults: MemoryFaults.None);
+    private readonly MemoryBus _bus = new();
+    private readonly List<TestNode> _nodes = [];
+
+    public void Dispose()
+    {
+        foreach (TestNode node in _nodes) node.End();
+        _engine.Run(_engine.DisposeAsync());
+    }
+
+    private TestNode Node(string name, Func<ClusterOptions, ClusterOptions>? change = null)
+    {
+        TestNode node = new(_engine, _bus, name, change);
+        _nodes.Add(node);
+        return node;
+    }
+
+    private void Pass(double seconds = 0.1) => _engine.RunFor(TimeSpan.FromSeconds(seconds));
+
+    private static void Say(TestNode node, string text, string group = "g") =>
+        Assert.Equal(SendResult.Queued, node.Cluster.Group(group).Broadcast(text));
+
+    [Fact]
+    public void Each_loss_of_the_broker_repeats_as_much_as_the_first()
+    {
+        TestNode one = Node("one",
+            static o => new ClusterOptions { Application = o.Application, NodeId = o.NodeId, RepeatLimitBytes = 400 });
+        TestNode two = Node("two");
+        TestNode.Member atTwo = two.Connect("g");
+        Pass(1.5);
+        string all = "";
+        for (int loss = 0; loss < 5; loss++)
+        {
+            _bus.Loss = 1;
+            for (int i = 0; i < 2; i++) // an envelope of 35 bytes counts for 163, so that two are kept
+            {
+                Say(one, $"{loss}{i} ");
+                all += $"{loss}{i} ";
+                Pass(0.01);
+            }
+
+            one.Link.Link.IsCut = true;
+            Pass();
+            _bus.Loss = 0;
+            one.Link.Link.IsCut = false;
+            Pass(3);
+            Assert.Equal(all, atTwo.Heard);
+        }
+
+        Assert.Empty(two.Gaps);
+    }
+
+    [Fact]
+    public void A_group_whose_broadcasts_were_repeated_is_forgotten_like_any_other()
+    {
+        TestNode one = Node("one"), two = Node("two");
+        TestNode.Member atTwo = two.Connect("g");
+        Pass(1.5);
+        for (int loss = 0; loss < 3; loss++)
+        {
+            Say(one, "a ");
+            Pass();
+            one.Link.Link.IsCut = true;
+            Pass();
+            one.Link.Link.IsCut = false;
+            Pass(3);
+        }
+
+        Assert.Equal("a a a ", atTwo.Heard);
+        Assert.NotNull(one.Cluster.Find("g"));
+        Pass(1_300);
+        Assert.Null(one.Cluster.Find("g"));
+    }
+
+    [Fact]
+    public void What_was_published_while_a_group_had_no_subscription_is_no_loss_at_any_of_its_subscriptions()
+    {
+        TestNode one = Node("one"), two = Node("two");
+        TestNode.Member atTwo = two.Connect("g");
+        Pass(1.5);
+        string all = "";
+        for (int subscription = 0; subscription < 3; subscription++)
+        {
+            Say(one, "in ");
+            all += "in ";
+            Pass();
+            two.Cluster.Group("g").Leave(atTwo);
+            Pass(10);
+            Assert.DoesNotContain("test.group.g", two.Link.Subjects);
+            for (int i = 0; i < 3; i++) Say(one, "out ");
+            Pass(10);
+            two.Cluster.Group("g").Join(atTwo);
+            Pass();
+            Say(one, "in ");
+            all += "in ";
+            Pass(3);
+            Assert.Equal(all, atTwo.Heard);
+            Assert.Empty(two.Gaps);
+        }
+    }
+
+    [Fact] // UnsubscribeAfter, from both sides, each time that a group becomes empty
+    public void An_emptied_group_stays_subscribed_for_its_whole_time_each_time()
+    {
+        TestNode one = Node("one", static o => new ClusterOptions
+        {
+            Application = o.Application,
+            NodeId = o.NodeId,
+            UnsubscribeAfter = TimeSpan.FromSeconds(10)
+        });
+        TestNode.Member a = one.Connect();
+        ClusterGroup group = one.Cluster.Group("g");
+        for (int emptying = 0; emptying < 3; emptying++)
+        {
+            group.Join(a);
+            Pass(1);
+            group.Leave(a);
+            Pass(8);
+            group.Join(a); // just before the end
+            Pass(1);
+            group.Leave(a);
+            Pass(9.9);
+            Assert.Contains("test.group.g", one.Link.Subjects);
+            Pass(1.3); // the next tick
+            Assert.DoesNotContain("test.group.g", one.Link.Subjects);
+        }
+    }
+
+    [Fact] // RejoinGrace, from both sides, after a second loss during the first hold
+    public void A_hold_lasts_the_whole_grace_also_after_a_loss_during_the_hold_before_it()
+    {
+        TestNode one = Node("one"), two = Node("two"), three = Node("three");
+        TestNode.Member atThree = three.Connect("g");
+        Pass(1.5);
+        one.Link.Link.IsCut = two.Link.Link.IsCut = true;
+        Pass();
+        Say(one, "a ");
+        one.Link.Link.IsCut = false;
+        Pass(1.5);
+        one.Link.Link.IsCut = true;
+        Pass();
+        one.Link.Link.IsCut = false;
+        Pass(1.9);
+        Assert.Equal("", atThree.Heard);
+        Pass(0.2);
+        Assert.Equal("a ", atThree.Heard);
+    }
+
+    [Fact] // IsolatedAfter and the number in its text, each time
+    public void Each_isolation_begins_after_its_time_and_names_the_seconds()
+    {
+        TestNode one = Node("one");
+        for (int loss = 0; loss < 3; loss++)
+        {
+            one.Link.Link.IsCut = true;
+            Pass(9.9);
+            Assert.Equal(ClusterState.Degraded, one.Cluster.State);
+            Pass(1.2);
+            Assert.Equal(ClusterState.Isolated, one.Cluster.State);
+            Assert.Matches("has been away for 1[01] s;", one.Cluster.StateReason);
+            one.Link.Link.IsCut = false;
+            Pass(5);
+            Assert.Equal(ClusterState.Healthy, one.Cluster.State);
+        }
+    }
+
+    [Fact]
+    public void A_process_that_was_suspended_reports_no_node_as_missing()
+    {
+        TestNode one = Node("one");
+        _ = Node("two");
+        Pass(10);
+        for (int i = 0; i < 2; i++)
+        {
+            _engine.GetLoop(0).Post(() => _engine.Block(TimeSpan.FromSeconds(60)));
+            Pass(10);
+        }
+
+        Assert.All(_nodes, static n => Assert.Equal([ClusterState.Healthy], n.States));
+        Assert.Equal(ClusterState.Healthy, one.Cluster.State);
+    }
+
+    [Fact] // ForgetNodesAfter, from both sides, counted from the time at which the node was found missing
+    public void A_node_that_does_not_come_back_is_missing_for_the_whole_time_after_the_reconnect()
+    {
+        TestNode one = Node("one"), two = Node("two");
+        Pass(3);
+        one.Link.Link.IsCut = true;
+        Pass(300);
+        two.Link.Link.Part = 1; // a crash, as the other sees it
+        Pass(200);
+        one.Link.Link.IsCut = false;
+        Pass(3);
+        Assert.Equal(ClusterState.Degraded, one.Cluster.State);
+        Pass(590);
+        Assert.Equal(ClusterState.Degraded, one.Cluster.State);
+        Pass(15);
+        Assert.Equal(ClusterState.Healthy, one.Cluster.State);
+    }
+
+    [Fact] // slow growth: what waited for members and was delivered takes no room
+    public void Messages_that_waited_for_members_take_no_room_later()
+    {
+        bool isFull = false;
+        TestNode one = Node("one"), two = Node("two", o => new ClusterOptions
+        {
+            Application = o.Application,
+            NodeId = o.NodeId,
+            OnGap = o.OnGap,
+            MaxPayloadBytes = 100,
+            QueueLimitBytes = 2_000,
+            Deliver = (g, p, e) => isFull ? SendResult.Full : g.Broadcast(p, e)
+        });
+        TestNode.Member atTwo = two.Connect("g");
+        Pass(1.5);
+        string all = "";
+        for (int i = 0; i < 200; i++)
+        {
+            isFull = true;
+            Say(one, $"{i} ");
+            all += $"{i} ";
+            Pass(0.02);
+            isFull = false;
+            Pass(0.02);
+        }
+
+        Assert.Equal(all, atTwo.Heard);
+        Assert.Empty(two.Gaps);
+    }
+
+    [Theory] // two features at once: a queue that drops, and envelopes that are open for more broadcasts
+    [InlineData(QueuePolicy.DropOldest)]
+    [InlineData(QueuePolicy.DropNewest)]
+    public void A_full_queue_stays_within_its_limit_and_reports_all_that_it_drops(QueuePolicy policy)
+    {
+        const int Limit = 2_000, Count = 300;
+        foreach (int seed in Seeds.Some(10))
+        {
+            Random random = new(seed);
+            TestNode one = Node($"one{seed}", o => new ClusterOptions
+            {
+                Application = o.Application,
+                NodeId = o.NodeId,
+                OnGap = o.OnGap,
+                MaxPayloadBytes = 200,
+                QueueLimitBytes = Limit,
+                QueuePolicy = policy
+            });
+            TestNode two = Node($"two{seed}");
+            int groups = random.Next(1, 40), most = random.Next(10, 100);
+            TestNode.Member atTwo = two.Connect();
+            for (int i = 0; i < groups; i++) two.Cluster.Group($"g{i}").Join(atTwo);
+            Pass(1.5);
+            one.Link.Link.IsCut = true;
+            Pass();
+            for (int i = 0; i < Count; i++)
+            {
+                Say(one, new string('x', random.Next(1, most)), $"g{random.Next(groups)}");
+                Assert.True(one.Cluster.ReadCounters().PendingBytes <= Limit, $"seed {seed}, broadcast {i}");
+            }
+
+            Pass();
+            one.Link.Link.IsCut = false;
+            Pass(10);
+            long dropped = one.Cluster.ReadCounters().Dropped;
+            Assert.Equal((dropped, dropped, Count - dropped), (one.Gaps.Sum(static g => g.Missed),
+                two.Gaps.Sum(static g => g.Missed), two.Cluster.ReadCounters().Received));
+            foreach (TestNode node in (TestNode[])[one, two])
+            {
+                node.End();
+                _nodes.Remove(node);
+            }
+        }
+    }
+}
