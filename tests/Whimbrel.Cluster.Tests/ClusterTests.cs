@@ -804,7 +804,7 @@ public sealed class ClusterTests : IDisposable
         Each(3, () => Say(two, "m "));
         _bus.Loss = 0;
         Each(5, () => Say(one, "p "));
-        Each(7, () => one.Link.Listener!.OnEnvelope("\u0001"u8));
+        Each(7, () => one.Link.Listener!.OnEnvelope([]));
         Each(11, () => one.Link.Listener!.OnEnvelope("x"u8));
         Pass(3);
         one.Link.Link.IsCut = true;

@@ -59,6 +59,25 @@ public class DocumentTests
         Judge.None(Documents.Tables("a.md", "| a | b |\n|---|---|\n| 1 | 2 |\n\ntext\n```\n| 3 | 4 |\n```"));
     }
 
+    // The ceiling is what is left, and is lowered with each limit that gets a test.
+    [Fact]
+    public void Each_limit_has_a_row_with_the_tests_that_show_it() =>
+        Judge.None(Documents.Limits("tests/limits.txt", Repository.Read("tests/limits.txt"),
+            Repository.Read("docs/limits.md"), TestNames(), most: 149));
+
+    [Fact]
+    public void A_limit_without_a_row_and_a_wrong_row_of_a_limit_are_found()
+    {
+        const string Page = "## Per loop\n\n| limit | default |\n|---|---|\n| size | 1 |\n| time | 2 |\n";
+        HashSet<string> tests = ["A.At_the_number"];
+        const string Size = "Per loop: size = A.At_the_number\n", Time = "Per loop: time\n";
+        Judge.None(Documents.Limits("l.txt", "# comment\n" + Size + Time, Page, tests, 1));
+        Judge.Finds("no row for the limit \"Per loop: time\"", Documents.Limits("l.txt", Size, Page, tests, 1));
+        Judge.Finds("more than 0 limits", Documents.Limits("l.txt", Size + Time, Page, tests, 0));
+        Judge.Finds("no such test", Documents.Limits("l.txt", Size + Time, Page, new HashSet<string>(), 1));
+        Judge.Finds("or it is here twice", Documents.Limits("l.txt", Size + Size + Time, Page, tests, 1));
+    }
+
     [Fact]
     public void At_most_ten_tests_are_in_quarantine_each_with_a_suspected_cause() =>
         Judge.None(Documents.Quarantine("tests/quarantine.txt", Repository.Read("tests/quarantine.txt"),

@@ -244,7 +244,8 @@ public sealed class SslTests
         using Server server = new(new SslContext(SslProtocols.Tls13, Certificate), new Log());
         Assert.True(server.Start());
         Log log = new();
-        using Refusing client = new(new SslContext(SslProtocols.Tls13, static (_, _, _, _) => false), server.Chosen, log);
+        SslContext context = new(SslProtocols.Tls13, static (_, _, _, _) => false);
+        using Refusing client = new(context, server.Chosen, log);
         for (int i = 1; i <= 3; i++)
         {
             Assert.True(client.ConnectAsync());

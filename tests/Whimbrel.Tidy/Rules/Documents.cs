@@ -73,6 +73,41 @@ internal static partial class Documents
         }
     }
 
+    /// The rows of tests/limits.txt: each row of docs/limits.md, with the tests that show it at its number and past it.
+    public static IEnumerable<Finding> Limits(string path, string text, string page, IReadOnlySet<string> tests,
+        int most)
+    {
+        string section = "";
+        HashSet<string> limits = new(StringComparer.Ordinal);
+        foreach (string line in page.Split('\n'))
+        {
+            if (line.StartsWith("## ", StringComparison.Ordinal)) section = line[3..].Trim();
+            if (line.StartsWith("| ", StringComparison.Ordinal) && line.Split('|')[1].Trim() is var limit
+                && limit is not ("limit" or "what"))
+                limits.Add($"{section}: {limit}");
+        }
+
+        int unshown = 0;
+        foreach (var (index, line) in text.Split('\n').Index())
+        {
+            if (line.Length == 0 || line.StartsWith('#')) continue;
+            string[] parts = line.Split(" = ", 2);
+            if (!limits.Remove(parts[0]))
+                yield return new Finding(path, index + 1,
+                    $"docs/limits.md has no row \"{parts[0]}\", or it is here twice");
+            if (parts.Length < 2 && ++unshown > most)
+                yield return new Finding(path, index + 1, $"more than {most} limits without a test: write one");
+            foreach (string test in parts.Length < 2 ? [] : parts[1].Split(' '))
+            {
+                if (!tests.Contains(test))
+                    yield return new Finding(path, index + 1, $"names {test}, and there is no such test");
+            }
+        }
+
+        foreach (string limit in limits)
+            yield return new Finding(path, 0, $"no row for the limit \"{limit}\" of docs/limits.md");
+    }
+
     /// The rows of docs/coverage.md: number, state, and the tests that prove it.
     public static IEnumerable<Finding> Coverage(string path, string text, IReadOnlySet<string> tests,
         Func<string, bool> fileExists)
