@@ -63,12 +63,14 @@ internal sealed class BrokerLink(BrokerSettings settings, Func<IBrokerProtocol> 
                 EndPoints = settings.Servers,
                 Tls = settings.Tls,
                 Loop = loop,
-                ConnectTimeout = settings.ConnectTimeout,
+                Timeouts = new() { Connect = settings.ConnectTimeout, Drain = TimeSpan.FromSeconds(1) },
                 Reconnect = settings.Reconnect,
-                SlowConsumer = SlowConsumer.DropNewest,
-                SendLimitBytes = SendLimitBytes,
-                UnreadLimitBytes = MostEnvelopeBytes + settings.MostAroundEnvelope,
-                DrainTimeout = TimeSpan.FromSeconds(1),
+                Limits = new()
+                {
+                    SlowConsumer = SlowConsumer.DropNewest,
+                    SendBytes = SendLimitBytes,
+                    UnreadBytes = MostEnvelopeBytes + settings.MostAroundEnvelope,
+                },
             },
             this,
             () => new BrokerSession(this, make()));

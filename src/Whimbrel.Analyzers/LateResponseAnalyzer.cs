@@ -59,7 +59,10 @@ public sealed class LateResponseAnalyzer : DiagnosticAnalyzer
         {
             case IObjectCreationOperation { Type: { Name: "Thread" } type } when IsOfThreading(type):
                 return "new Thread";
-            case IInvocationOperation { TargetMethod: { Name: "QueueUserWorkItem" or "UnsafeQueueUserWorkItem" } method }
+            case IInvocationOperation
+            {
+                TargetMethod: { Name: "QueueUserWorkItem" or "UnsafeQueueUserWorkItem" } method
+            }
                 when IsOfThreading(method.ContainingType):
                 return $"ThreadPool.{method.Name}";
             case IInvocationOperation { TargetMethod: { Name: "Run" or "StartNew" } method } call

@@ -55,7 +55,7 @@ public abstract class CallFormat
     /// includes id and body, and the id 0 is a push.
     /// </summary>
     /// <param name="limitBytes">Maximum length of a body, 1 byte to 1 GiB less 8. Above 1 MiB raise
-    /// <see cref="ConnectionOptions.UnreadLimitBytes"/>, too.</param>
+    /// <see cref="ConnectionLimits.UnreadBytes"/>, too.</param>
     public static CallFormat LengthPrefix(int limitBytes = 64 * 1024)
     {
         if (limitBytes is < 1 or > MostMessage - LengthPrefixed.IdBytes)

@@ -115,9 +115,9 @@ internal sealed class HostedServer : IDisposable
     internal void Limit(Session session)
     {
         if (_fresh is not { } fresh || _options is not { } first) return;
-        if (fresh.IdleTimeout != first.IdleTimeout) session.IdleTimeout = fresh.IdleTimeout;
-        if (fresh.ReceiveTimeout != first.ReceiveTimeout) session.ReceiveTimeout = fresh.ReceiveTimeout;
-        if (fresh.SendTimeout != first.SendTimeout) session.SendTimeout = fresh.SendTimeout;
+        if (fresh.Timeouts.Idle != first.Timeouts.Idle) session.IdleTimeout = fresh.Timeouts.Idle;
+        if (fresh.Timeouts.Receive != first.Timeouts.Receive) session.ReceiveTimeout = fresh.Timeouts.Receive;
+        if (fresh.Timeouts.Send != first.Timeouts.Send) session.SendTimeout = fresh.Timeouts.Send;
     }
 
     private ServerOptions Read(List<string> mistakes, out HttpOptions? http, bool hasEngine = true)
@@ -162,7 +162,7 @@ internal sealed class HostedServer : IDisposable
                     return;
                 }
 
-                server.MaxConnections = fresh.MaxConnections;
+                server.MaxConnections = fresh.Limits.Connections;
                 _fresh = fresh;
                 foreach (string key in changed)
                 {

@@ -25,7 +25,7 @@ public sealed class WebSocketOptions
     public TimeSpan Heartbeat { get; init; } = TimeSpan.FromSeconds(30);
 
     /// <summary>Longest wait for the peer's close frame. 10 ms to a day; default 5 s. The handshake of a client is
-    /// limited by <see cref="ClientOptions.ConnectTimeout"/>.</summary>
+    /// limited by <see cref="ClientTimeouts.Connect"/>.</summary>
     public TimeSpan CloseTimeout { get; init; } = TimeSpan.FromSeconds(5);
 
     /// <summary>Sub-protocols: supported ones of a server, offered ones of a client, in order of preference. A server

@@ -86,12 +86,14 @@ public sealed partial class WhimbrelTransport
         {
             Engine = Engine,
             EndPoint = endpoint,
-            Backlog = Options.Backlog,
-            NoDelay = Options.NoDelay,
-            MaxConnections = Options.MaxConnections,
-            SendLimitBytes = Options.MaxWriteBufferBytes,
-            SlowConsumer = SlowConsumer.Wait,
-            DrainTimeout = Options.DrainTimeout,
+            Socket = new() { Backlog = Options.Backlog, NoDelay = Options.NoDelay },
+            Limits = new()
+            {
+                Connections = Options.MaxConnections,
+                SendBytes = Options.MaxWriteBufferBytes,
+                SlowConsumer = SlowConsumer.Wait,
+            },
+            Timeouts = new() { Drain = Options.DrainTimeout },
             OnDiagnosticEvent = Report,
         });
         try
@@ -124,10 +126,9 @@ public sealed partial class WhimbrelTransport
         {
             Engine = Engine,
             EndPoint = endpoint,
-            NoDelay = Options.NoDelay,
-            SendLimitBytes = Options.MaxWriteBufferBytes,
-            SlowConsumer = SlowConsumer.Wait,
-            DrainTimeout = Options.DrainTimeout,
+            Socket = new() { NoDelay = Options.NoDelay },
+            Limits = new() { SendBytes = Options.MaxWriteBufferBytes, SlowConsumer = SlowConsumer.Wait },
+            Timeouts = new() { Drain = Options.DrainTimeout },
             OnDiagnosticEvent = Report,
         };
         return new WhimbrelConnection(

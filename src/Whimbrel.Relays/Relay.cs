@@ -24,7 +24,7 @@ public sealed class Relay : IAsyncDisposable
 
     /// <summary>Checks the options; <see cref="StartAsync"/> listens.</summary>
     /// <param name="listen">
-    /// Listening address, TLS of the clients, limits (<see cref="ServerOptions.MaxConnections"/>).
+    /// Listening address, TLS of the clients, limits (<see cref="ServerLimits.Connections"/>).
     /// </param>
     /// <param name="options">Targets and how to connect to them.</param>
     /// <exception cref="ArgumentException">
@@ -161,7 +161,7 @@ public sealed class Relay : IAsyncDisposable
     {
         Address = address,
         Engine = Server.Engine,
-        ConnectTimeout = _options.ConnectTimeout,
+        Timeouts = new() { Connect = _options.ConnectTimeout },
         Tls = _options.TargetHeader == ProxyHeaderForm.None ? _options.TargetTls : null,
     });
 }

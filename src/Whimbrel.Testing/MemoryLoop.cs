@@ -252,7 +252,8 @@ internal sealed unsafe partial class MemoryLoop : Loop, IDatagramEngine
 
     private void AttachListener(Listener listener)
     {
-        MemoryListening? listening = _network.Listen(listener.EndPoint, listener.Options.Backlog, listener.Sharing);
+        MemoryListening? listening = _network.Listen(listener.EndPoint, listener.Options.Socket.Backlog,
+            listener.Sharing);
         if (listening is null)
         {
             Free(listener);

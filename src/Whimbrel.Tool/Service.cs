@@ -49,11 +49,10 @@ internal sealed record Service(Server Server, string Unit, Func<long> Count, Pus
             {
                 Address = settings.Address,
                 Engine = engine,
-                AcceptScheme = settings.Accept,
-                SlowConsumer = slowConsumer,
+                Accept = new() { Scheme = settings.Accept },
+                Limits = new() { SlowConsumer = slowConsumer, AllowLargeMessages = allowsLarge },
                 Scheduling = settings.Scheduling,
                 Tls = tls,
-                AllowLargeMessages = allowsLarge,
                 StatusPath = settings.StatusPath
             };
     }

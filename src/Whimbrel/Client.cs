@@ -222,7 +222,7 @@ public partial class Client : IAsyncDisposable
     /// <summary>
     /// Closes the connection gracefully, or cancels the connect, and completes when it has ended. Also ends the
     /// policy's reconnects. A callback that does not return is waited for until
-    /// <see cref="ConnectionOptions.DrainTimeout"/> plus one second. If a callback of its own session blocks on it, it
+    /// <see cref="ConnectionTimeouts.Drain"/> plus one second. If a callback of its own session blocks on it, it
     /// completes before the last callback, as <see cref="Session.CloseAsync"/> does.
     /// </summary>
     /// <exception cref="NetworkException">Thrown to the awaiting code, with category Timeout: that time has passed. The
@@ -241,7 +241,7 @@ public partial class Client : IAsyncDisposable
             _reconnectLoop = null;
             attempt = _current;
             if (attempt is not null)
-                attempt.Ended.Add(ended = new StopWait<bool>(Engine, Options.DrainTimeout + Engine.StopGrace,
+                attempt.Ended.Add(ended = new StopWait<bool>(Engine, Options.Timeouts.Drain + Engine.StopGrace,
                     wait => LookAfterEnd(attempt, wait), attempt.Session));
         }
 
@@ -266,7 +266,7 @@ public partial class Client : IAsyncDisposable
         if (!wait.IsOpen) return;
         List<UnfinishedCall> found = attempt.FindUnfinished();
         if (found.Count > 0) wait.TryFail(Engine.OverdueError("The client has not ended", found));
-        else Engine.StartDeadline(Options.DrainTimeout, _ => LookAfterEnd(attempt, wait), null);
+        else Engine.StartDeadline(Options.Timeouts.Drain, _ => LookAfterEnd(attempt, wait), null);
     }
 
     /// <summary>

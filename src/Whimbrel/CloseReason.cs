@@ -27,7 +27,7 @@ public enum CloseCause
     SlowConsumer,
 
     /// <summary>
-    /// The session left more bytes unconsumed than <see cref="ConnectionOptions.UnreadLimitBytes"/> and consumed none.
+    /// The session left more bytes unconsumed than <see cref="ConnectionLimits.UnreadBytes"/> and consumed none.
     /// </summary>
     UnreadLimit,
 
@@ -49,7 +49,7 @@ public enum CloseCause
     /// <summary>The host name has no address, or could not be resolved.</summary>
     UnknownHost,
 
-    /// <summary>No byte was sent or received for <see cref="ConnectionOptions.IdleTimeout"/>.</summary>
+    /// <summary>No byte was sent or received for <see cref="ConnectionTimeouts.Idle"/>.</summary>
     IdleTimeout,
 
     /// <summary>No socket listens at the address.</summary>
@@ -69,7 +69,7 @@ public enum CloseCause
 
     /// <summary>
     /// The socket of a connect could not be prepared: the system rejected an option, or
-    /// <see cref="ConnectionOptions.OnSocketCreated"/> threw. <see cref="CloseReason.Exception"/> has the details.
+    /// <see cref="ConnectionSocketOptions.OnCreated"/> threw. <see cref="CloseReason.Exception"/> has the details.
     /// </summary>
     SocketOption,
 
@@ -90,11 +90,11 @@ public enum CloseCause
     TlsTruncated,
 
     /// <summary>
-    /// The peer sent nothing for <see cref="ConnectionOptions.ReceiveTimeout"/> while the connection was read.
+    /// The peer sent nothing for <see cref="ConnectionTimeouts.Receive"/> while the connection was read.
     /// </summary>
     ReceiveTimeout,
 
-    /// <summary>The peer accepted no queued data for <see cref="ConnectionOptions.SendTimeout"/>.</summary>
+    /// <summary>The peer accepted no queued data for <see cref="ConnectionTimeouts.Send"/>.</summary>
     SendTimeout,
 
     /// <summary>

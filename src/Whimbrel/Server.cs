@@ -39,7 +39,7 @@ public partial class Server : IAsyncDisposable
         ArgumentNullException.ThrowIfNull(factory);
         Options = (ServerOptions)options.Clone();
         State = Options.State;
-        _maxConnections = Options.MaxConnections;
+        _maxConnections = Options.Limits.Connections;
         _factory = factory;
     }
 
@@ -58,7 +58,7 @@ public partial class Server : IAsyncDisposable
         ArgumentNullException.ThrowIfNull(factory);
         Options = (ServerOptions)options.Clone();
         State = Options.State;
-        _maxConnections = Options.MaxConnections;
+        _maxConnections = Options.Limits.Connections;
         _contextFactory = factory;
     }
 
@@ -92,7 +92,7 @@ public partial class Server : IAsyncDisposable
     public object? State { get; set; }
 
     /// <summary>
-    /// Maximum number of open connections; initially <see cref="ServerOptions.MaxConnections"/>. May be set on any
+    /// Maximum number of open connections; initially <see cref="ServerLimits.Connections"/>. May be set on any
     /// thread, also while the server runs; it applies from the next accept on. Open connections stay open.
     /// </summary>
     /// <exception cref="ArgumentOutOfRangeException">The value is not 1 to 10,000,000.</exception>
@@ -124,7 +124,7 @@ public partial class Server : IAsyncDisposable
 
     /// <summary>
     /// A <see cref="System.Net.Sockets.Socket"/> for the listener at <see cref="EndPoint"/>, for options without a
-    /// member here. Created by the first call (or by <see cref="ConnectionOptions.CreateSocket"/>) on a duplicate of
+    /// member here. Created by the first call (or by <see cref="ConnectionSocketOptions.Create"/>) on a duplicate of
     /// the descriptor, and disposed when that listener is closed. Accepting with it takes connections away from this
     /// server. Null while no listener is open, and on the memory engine.
     /// </summary>
@@ -167,8 +167,8 @@ public partial class Server : IAsyncDisposable
     public long AcceptedCount => _host?.AcceptedCount ?? 0;
 
     /// <summary>
-    /// Number of connections closed at once since start because <see cref="ServerOptions.MaxConnections"/> or
-    /// <see cref="ServerOptions.AcceptLimit"/> was reached.
+    /// Number of connections closed at once since start because <see cref="ServerLimits.Connections"/> or
+    /// <see cref="AcceptOptions.Limit"/> was reached.
     /// </summary>
     public long RejectedCount => _host?.RejectedCount ?? 0;
 
@@ -318,7 +318,7 @@ public partial class Server : IAsyncDisposable
             OnStarting();
             engine.Start();
             await warm.ConfigureAwait(false);
-            List<EndPoint> bound = await ListenAsync(engine, host, addresses, opened, Options.AcceptAtStart, before)
+            List<EndPoint> bound = await ListenAsync(engine, host, addresses, opened, Options.Accept.AtStart, before)
                 .ConfigureAwait(false);
             if (Options.StatusPath is { } path && engine.HasWatchdog) host.Status = StatusSocket.Open(engine, path);
             lock (_gate)
@@ -329,8 +329,8 @@ public partial class Server : IAsyncDisposable
                 EndPoints = bound;
                 StartedAt = engine.UtcNow;
                 _phase = Phase.Started;
-                IsAccepting = Options.AcceptAtStart;
-                _isHolding = !Options.AcceptAtStart;
+                IsAccepting = Options.Accept.AtStart;
+                _isHolding = !Options.Accept.AtStart;
                 // Inside the lock, so that a stop is reported after it.
                 if (engine.HasWatchdog) ServerMetrics.ServerStarted(host, EndPoint);
             }
@@ -390,8 +390,8 @@ public partial class Server : IAsyncDisposable
     }
 
     /// <summary>
-    /// Begins to accept. After a start without <see cref="ServerOptions.AcceptAtStart"/>, waiting connections are
-    /// accepted first. After <see cref="StopAcceptingAsync"/> or <see cref="ServerOptions.AcceptLimit"/>, the server
+    /// Begins to accept. After a start without <see cref="AcceptOptions.AtStart"/>, waiting connections are
+    /// accepted first. After <see cref="StopAcceptingAsync"/> or <see cref="AcceptOptions.Limit"/>, the server
     /// listens again on its addresses.
     /// </summary>
     /// <exception cref="NetworkException">An address was taken by another socket. The server then listens on none; its
@@ -490,7 +490,7 @@ public partial class Server : IAsyncDisposable
         return Finish(async () =>
         {
             IReadOnlyList<EndPoint> addresses = EndPoints;
-            StopReport report = await StopWithin(deadline ?? Options.DrainTimeout).ConfigureAwait(false);
+            StopReport report = await StopWithin(deadline ?? Options.Timeouts.Drain).ConfigureAwait(false);
             if (!report.IsComplete) LeaveBehind(report);
             await StartAtAsync(addresses, report).ConfigureAwait(false);
             return report;
@@ -547,7 +547,7 @@ public partial class Server : IAsyncDisposable
     }
 
     /// <summary>
-    /// Called on the loop that accepted the last connection of <see cref="ServerOptions.AcceptLimit"/>. Connections
+    /// Called on the loop that accepted the last connection of <see cref="AcceptOptions.Limit"/>. Connections
     /// waiting after it are rejected.
     /// </summary>
     private void AcceptLimitReached()
@@ -604,12 +604,12 @@ public partial class Server : IAsyncDisposable
     /// rest, calls <see cref="OnStopped"/>, and can be started again. The awaits of an <c>async void</c> override are
     /// unknown to the library, so a stop does not wait for them.
     /// </remarks>
-    /// <param name="deadline">Maximum time for draining. Null takes <see cref="ConnectionOptions.DrainTimeout"/>; zero
+    /// <param name="deadline">Maximum time for draining. Null takes <see cref="ConnectionTimeouts.Drain"/>; zero
     /// aborts at once, without calling OnServerStopping.</param>
     public ValueTask<StopReport> StopAsync(TimeSpan? deadline = null)
     {
         if (deadline < TimeSpan.Zero) Throw.OutOfRange(nameof(deadline), deadline, "zero or positive");
-        return StopWithin(deadline ?? Options.DrainTimeout);
+        return StopWithin(deadline ?? Options.Timeouts.Drain);
     }
 
     /// <summary>
@@ -788,7 +788,7 @@ public partial class Server : IAsyncDisposable
         lock (_gate)
         {
             _isDisposed = true;
-            deadline = _isOverdue ? TimeSpan.Zero : Options.DrainTimeout;
+            deadline = _isOverdue ? TimeSpan.Zero : Options.Timeouts.Drain;
         }
 
         StopWait<bool> done = new(Engine);
@@ -921,8 +921,8 @@ public partial class Server : IAsyncDisposable
     }
 
     /// <summary>
-    /// Called when something failed before there was a session: the factory, <see cref="ServerOptions.Admit"/> or
-    /// <see cref="ServerOptions.ChooseLoop"/> threw, or an accepted socket could not be prepared. That connection was
+    /// Called when something failed before there was a session: the factory, <see cref="AcceptOptions.Admit"/> or
+    /// <see cref="AcceptOptions.ChooseLoop"/> threw, or an accepted socket could not be prepared. That connection was
     /// closed. The default reports a diagnostic event, at most once a minute per cause, with the number of suppressed
     /// diagnostic events. Exceptions are counted in any case (<see cref="ServerCounters.UserExceptions"/>).
     /// </summary>

@@ -172,7 +172,7 @@ public abstract partial class Session : IConnection
 
     /// <summary>
     /// A <see cref="System.Net.Sockets.Socket"/> for the connection, for options, addresses and control calls without a
-    /// member here. Created by the first call (or by <see cref="ConnectionOptions.CreateSocket"/>) on a duplicate of
+    /// member here. Created by the first call (or by <see cref="ConnectionSocketOptions.Create"/>) on a duplicate of
     /// the descriptor, and disposed by the connection when it ends. Do not send, receive or shut down with it: that
     /// bypasses the session's buffers. Null without a connected socket, after the end, and on the memory engine. Any
     /// thread.
@@ -209,9 +209,9 @@ public abstract partial class Session : IConnection
 
     /// <summary>
     /// True while the session should not queue more: more than 256 KiB are pending (a quarter of a smaller
-    /// <see cref="ConnectionOptions.SendLimitBytes"/>), or the connection is not read because of its full queue
+    /// <see cref="ConnectionLimits.SendBytes"/>), or the connection is not read because of its full queue
     /// (contract 9). A session that answers many requests in one callback leaves the rest unconsumed while this is
-    /// true; they are passed again. Always false without <see cref="ConnectionOptions.BackPressure"/> and after the
+    /// true; they are passed again. Always false without <see cref="ConnectionLimits.BackPressure"/> and after the
     /// end. Any thread; exact on the session's thread.
     /// </summary>
     public bool IsAboveHighWaterMark
@@ -229,7 +229,7 @@ public abstract partial class Session : IConnection
 
     /// <summary>
     /// Maximum number of bytes in this connection's send queue. Initially
-    /// <see cref="ConnectionOptions.SendLimitBytes"/>. A new limit applies to later sends; bytes already pending stay
+    /// <see cref="ConnectionLimits.SendBytes"/>. A new limit applies to later sends; bytes already pending stay
     /// queued. Belongs to the connection, so a hand-over keeps it. 0 without a connection. Set it on the session's
     /// thread only.
     /// </summary>
@@ -248,7 +248,7 @@ public abstract partial class Session : IConnection
 
     /// <summary>
     /// True if a message larger than <see cref="SendLimitBytes"/> is accepted while nothing is pending. Initially
-    /// <see cref="ConnectionOptions.AllowLargeMessages"/>. If false, <c>Send</c> throws for such a message, and
+    /// <see cref="ConnectionLimits.AllowLargeMessages"/>. If false, <c>Send</c> throws for such a message, and
     /// <c>SendAsync</c> sends it in parts. Belongs to the connection. Set it on the session's thread only.
     /// </summary>
     [EditorBrowsable(EditorBrowsableState.Advanced)]
@@ -691,7 +691,7 @@ public abstract partial class Session : IConnection
     /// Delays the next <see cref="OnData"/> until this many bytes are unread or the peer has finished. Applies once.
     /// Inside a callback only.
     /// </summary>
-    /// <param name="count">Minimum number of bytes, 1 to <see cref="ConnectionOptions.UnreadLimitBytes"/>.</param>
+    /// <param name="count">Minimum number of bytes, 1 to <see cref="ConnectionLimits.UnreadBytes"/>.</param>
     protected void SetMinimumBytes(int count)
     {
         if (RunningStrand is { } strand)

@@ -41,9 +41,8 @@ internal sealed class Rig : IDisposable
             {
                 Engine = Engine,
                 EndPoint = new IPEndPoint(IPAddress.Loopback, 0),
-                SendLimitBytes = sendLimitBytes,
-                SlowConsumer = SlowConsumer.Wait,
-                SendBufferBytes = socketBytes,
+                Limits = new() { SendBytes = sendLimitBytes, SlowConsumer = SlowConsumer.Wait },
+                Socket = new() { SendBufferBytes = socketBytes },
                 Scheduling = scheduling,
                 Tls = tls
             });

@@ -52,7 +52,8 @@ public sealed class OverrideTests
     {
         const string received = "protected override void OnReceived(ReadOnlySpan<byte> data) { }";
         Assert.Equal(["WHIM0008 OnReceived"], await Analysis.OfAsync($"class S : Session {{ {received} protected "
-            + "override int OnData(ReadOnlySpan<byte> unread) { Console.WriteLine(nameof(OnReceived)); base.OnConnected(); "
+            + "override int OnData(ReadOnlySpan<byte> unread) { Console.WriteLine(nameof(OnReceived)); "
+            + "base.OnConnected(); "
             + "return unread.Length; } }"));
         Assert.Empty(await Analysis.OfAsync($"class S : Session {{ {received} protected override int "
             + "OnData(ReadOnlySpan<byte> unread) { Give(OnReceived, unread); return 1; } "

@@ -22,7 +22,7 @@ internal sealed class RealNode : IAsyncDisposable
         {
             Engine = engine,
             EndPoint = new IPEndPoint(IPAddress.Loopback, 0),
-            SendLimitBytes = 64 << 20
+            Limits = new() { SendBytes = 64 << 20 }
         }, () => new Guest(_connected.Writer));
     }
 

@@ -19,7 +19,7 @@ public sealed class BacklogTests
         {
             Engine = rig.Engine,
             EndPoint = new IPEndPoint(IPAddress.Loopback, 0),
-            Backlog = backlog
+            Socket = new() { Backlog = backlog }
         });
         List<Socket> dials = [];
         List<Socket> completed = [];

@@ -142,7 +142,12 @@ public sealed partial class EpollCallTests
         internal async Task StartAsync()
         {
             _server = new Server(
-                new ServerOptions { Engine = _engine, Address = "tcp://127.0.0.1:0", OnSocketCreated = _hook },
+                new ServerOptions
+                {
+                    Engine = _engine,
+                    Address = "tcp://127.0.0.1:0",
+                    Socket = new() { OnCreated = _hook }
+                },
                 () => new AnsweringSession(_peerFinished));
             await _server.StartAsync(TestContext.Current.CancellationToken);
             Calls.Take();

@@ -22,8 +22,7 @@ public sealed class NativeMemoryTests
         {
             Engine = engine,
             Address = "tcp://127.0.0.1:0",
-            SendLimitBytes = Each,
-            SlowConsumer = SlowConsumer.Wait
+            Limits = new() { SendBytes = Each, SlowConsumer = SlowConsumer.Wait }
         }, static () => new Filler());
         await server.StartAsync();
         long before = ResidentBytes();

@@ -27,14 +27,9 @@ public sealed class OptionsTests
         string message = MistakesOf(new ServerOptions
         {
             EndPoint = s_any,
-            SendLimitBytes = 4095,
-            UnreadLimitBytes = 1023,
-            DrainTimeout = TimeSpan.FromMilliseconds(9),
-            SlowConsumer = (SlowConsumer)99,
-            Backlog = 0,
-            MaxConnections = 0,
-            ReceiveBufferBytes = -1,
-            SendBufferBytes = -1,
+            Limits = new() { SendBytes = 4095, UnreadBytes = 1023, SlowConsumer = (SlowConsumer)99, Connections = 0 },
+            Timeouts = new() { Drain = TimeSpan.FromMilliseconds(9) },
+            Socket = new() { Backlog = 0, ReceiveBufferBytes = -1, SendBufferBytes = -1 },
         });
         Assert.Contains("ServerOptions has 8 mistakes", message, StringComparison.Ordinal);
         Assert.Contains("SendLimitBytes = 4095, allowed 4096 to 1073741824", message, StringComparison.Ordinal);
@@ -53,8 +48,10 @@ public sealed class OptionsTests
         { "EndPoint is missing", new ServerOptions() },
         { "EndPoint and EndPoints are both given", new ServerOptions { EndPoint = s_any, EndPoints = [s_any] } },
         { "host names are not resolved here", new ServerOptions { EndPoint = new DnsEndPoint("localhost", 0) } },
-        { "SendLimitBytes = 1073741825", new ServerOptions { EndPoint = s_any, SendLimitBytes = (1 << 30) + 1 } },
-        { "UnreadLimitBytes = 1073741825", new ServerOptions { EndPoint = s_any, UnreadLimitBytes = (1 << 30) + 1 } },
+        { "SendLimitBytes = 1073741825",
+            new ServerOptions { EndPoint = s_any, Limits = new() { SendBytes = (1 << 30) + 1 } } },
+        { "UnreadLimitBytes = 1073741825",
+            new ServerOptions { EndPoint = s_any, Limits = new() { UnreadBytes = (1 << 30) + 1 } } },
         { "Address and EndPoint are both given",
             new ServerOptions { EndPoint = s_any, Address = "tcp://127.0.0.1:0" } },
         { "Address and EndPoints are both given",
@@ -67,45 +64,63 @@ public sealed class OptionsTests
         { "DrainTimeout = 01:00:00.0010000", new ServerOptions
         {
             EndPoint = s_any,
-            DrainTimeout = TimeSpan.FromHours(1) + TimeSpan.FromMilliseconds(1)
+            Timeouts = new() { Drain = TimeSpan.FromHours(1) + TimeSpan.FromMilliseconds(1) }
         } },
-        { "Backlog = 65536", new ServerOptions { EndPoint = s_any, Backlog = 65_536 } },
-        { "MaxConnections = 10000001", new ServerOptions { EndPoint = s_any, MaxConnections = 10_000_001 } },
+        { "Backlog = 65536", new ServerOptions { EndPoint = s_any, Socket = new() { Backlog = 65_536 } } },
+        { "MaxConnections = 10000001",
+            new ServerOptions { EndPoint = s_any, Limits = new() { Connections = 10_000_001 } } },
         { "allowed IPEndPoint or UnixDomainSocketEndPoint", new ServerOptions { EndPoint = new OtherEndPoint() } },
         { "KeepAliveTime = 00:01:00, has no effect without KeepAlive = True",
-            new ServerOptions { EndPoint = s_any, KeepAliveTime = TimeSpan.FromMinutes(1) } },
+            new ServerOptions { EndPoint = s_any, Socket = new() { KeepAliveTime = TimeSpan.FromMinutes(1) } } },
         { "KeepAliveInterval = 00:00:01, has no effect without KeepAlive = True",
-            new ServerOptions { EndPoint = s_any, KeepAliveInterval = TimeSpan.FromSeconds(1) } },
+            new ServerOptions { EndPoint = s_any, Socket = new() { KeepAliveInterval = TimeSpan.FromSeconds(1) } } },
         { "KeepAliveCount = 1, has no effect without KeepAlive = True",
-            new ServerOptions { EndPoint = s_any, KeepAliveCount = 1 } },
+            new ServerOptions { EndPoint = s_any, Socket = new() { KeepAliveCount = 1 } } },
         { "KeepAliveTime = 00:00:01.5000000, allowed whole seconds from 00:00:01 to 09:06:07, or zero",
-            new ServerOptions { EndPoint = s_any, KeepAlive = true, KeepAliveTime = TimeSpan.FromSeconds(1.5) } },
+            new ServerOptions
+            {
+                EndPoint = s_any,
+                Socket = new() { KeepAlive = true, KeepAliveTime = TimeSpan.FromSeconds(1.5) }
+            } },
         { "KeepAliveTime = 09:06:08",
-            new ServerOptions { EndPoint = s_any, KeepAlive = true, KeepAliveTime = TimeSpan.FromSeconds(32_768) } },
+            new ServerOptions
+            {
+                EndPoint = s_any,
+                Socket = new() { KeepAlive = true, KeepAliveTime = TimeSpan.FromSeconds(32_768) }
+            } },
         { "KeepAliveInterval = -00:00:01",
-            new ServerOptions { EndPoint = s_any, KeepAlive = true, KeepAliveInterval = TimeSpan.FromSeconds(-1) } },
+            new ServerOptions
+            {
+                EndPoint = s_any,
+                Socket = new() { KeepAlive = true, KeepAliveInterval = TimeSpan.FromSeconds(-1) }
+            } },
         { "KeepAliveCount = 128, allowed 0 to 127",
-            new ServerOptions { EndPoint = s_any, KeepAlive = true, KeepAliveCount = 128 } },
+            new ServerOptions { EndPoint = s_any, Socket = new() { KeepAlive = true, KeepAliveCount = 128 } } },
         { "UserTimeout = 24.00:00:00.0010000, allowed whole milliseconds", new ServerOptions
         {
             EndPoint = s_any,
-            UserTimeout = TimeSpan.FromDays(24) + TimeSpan.FromMilliseconds(1)
+            Socket = new() { UserTimeout = TimeSpan.FromDays(24) + TimeSpan.FromMilliseconds(1) }
         } },
         { "UserTimeout = 00:00:00.0005000, allowed whole milliseconds",
-            new ServerOptions { EndPoint = s_any, UserTimeout = TimeSpan.FromMicroseconds(500) } },
+            new ServerOptions { EndPoint = s_any, Socket = new() { UserTimeout = TimeSpan.FromMicroseconds(500) } } },
         { "BusyPoll = 00:00:01.0000010, allowed whole microseconds",
-            new ServerOptions { EndPoint = s_any, BusyPoll = TimeSpan.FromSeconds(1) + TimeSpan.FromMicroseconds(1) } },
+            new ServerOptions
+            {
+                EndPoint = s_any,
+                Socket = new() { BusyPoll = TimeSpan.FromSeconds(1) + TimeSpan.FromMicroseconds(1) }
+            } },
         { "TypeOfService = 253, allowed multiples of 4 from 0 to 252",
-            new ServerOptions { EndPoint = s_any, TypeOfService = 253 } },
-        { "TypeOfService = 256", new ServerOptions { EndPoint = s_any, TypeOfService = 256 } },
-        { "TypeOfService = -4", new ServerOptions { EndPoint = s_any, TypeOfService = -4 } },
+            new ServerOptions { EndPoint = s_any, Socket = new() { TypeOfService = 253 } } },
+        { "TypeOfService = 256", new ServerOptions { EndPoint = s_any, Socket = new() { TypeOfService = 256 } } },
+        { "TypeOfService = -4", new ServerOptions { EndPoint = s_any, Socket = new() { TypeOfService = -4 } } },
         { "BindToDevice = '', a device name has 1 to 15 bytes",
-            new ServerOptions { EndPoint = s_any, BindToDevice = "" } },
+            new ServerOptions { EndPoint = s_any, Socket = new() { BindToDevice = "" } } },
         { "BindToDevice = '1234567890123456'",
-            new ServerOptions { EndPoint = s_any, BindToDevice = "1234567890123456" } },
-        { "FastOpenQueue = -1, allowed 0 to 65535", new ServerOptions { EndPoint = s_any, FastOpenQueue = -1 } },
+            new ServerOptions { EndPoint = s_any, Socket = new() { BindToDevice = "1234567890123456" } } },
+        { "FastOpenQueue = -1, allowed 0 to 65535",
+            new ServerOptions { EndPoint = s_any, Socket = new() { FastOpenQueue = -1 } } },
         { "DeferAccept = 01:00:01, allowed whole seconds",
-            new ServerOptions { EndPoint = s_any, DeferAccept = TimeSpan.FromSeconds(3601) } },
+            new ServerOptions { EndPoint = s_any, Socket = new() { DeferAccept = TimeSpan.FromSeconds(3601) } } },
     };
 
     [Theory]
@@ -135,7 +150,7 @@ public sealed class OptionsTests
         { "LocalEndPoint = ", new ClientOptions
         {
             EndPoint = new UnixDomainSocketEndPoint("/a"),
-            LocalEndPoint = new DnsEndPoint("localhost", 0)
+            Socket = new() { LocalEndPoint = new DnsEndPoint("localhost", 0) }
         } },
         { "Reconnect.InitialDelay = 00:00:00", Policy(new ReconnectPolicy { InitialDelay = TimeSpan.Zero }) },
         { "Reconnect.MaxDelay = 00:00:00.4000000, allowed 00:00:00.5000000 to ",
@@ -152,21 +167,33 @@ public sealed class OptionsTests
         { "EndPoint = [fe80::1]:80, a link-local address needs its interface",
             new ClientOptions { EndPoint = IPEndPoint.Parse("[fe80::1]:80") } },
         { "ConnectTimeout = 00:00:00",
-            new ClientOptions { EndPoint = new UnixDomainSocketEndPoint("/a"), ConnectTimeout = TimeSpan.Zero } },
+            new ClientOptions
+            {
+                EndPoint = new UnixDomainSocketEndPoint("/a"),
+                Timeouts = new() { Connect = TimeSpan.Zero }
+            } },
         { "ConnectTimeout = 02:00:00", new ClientOptions
         {
             EndPoint = new UnixDomainSocketEndPoint("/a"),
-            ConnectTimeout = TimeSpan.FromHours(2)
+            Timeouts = new() { Connect = TimeSpan.FromHours(2) }
         } },
         { "LocalEndPoint = ",
-            new ClientOptions { EndPoint = new UnixDomainSocketEndPoint("/a"), LocalEndPoint = new OtherEndPoint() } },
+            new ClientOptions
+            {
+                EndPoint = new UnixDomainSocketEndPoint("/a"),
+                Socket = new() { LocalEndPoint = new OtherEndPoint() }
+            } },
         { "FreeBind = True, has no effect without LocalEndPoint",
-            // tidy: fixed port because nothing is bound or connected
-            new ClientOptions { EndPoint = new IPEndPoint(IPAddress.Loopback, 1), FreeBind = true } },
+            new ClientOptions
+            {
+                // tidy: fixed port because nothing is bound or connected
+                EndPoint = new IPEndPoint(IPAddress.Loopback, 1),
+                Socket = new() { FreeBind = true }
+            } },
         { "KeepAlive = True, Unix sockets have no SO_KEEPALIVE",
-            new ClientOptions { EndPoint = new UnixDomainSocketEndPoint("/a"), KeepAlive = true } },
+            new ClientOptions { EndPoint = new UnixDomainSocketEndPoint("/a"), Socket = new() { KeepAlive = true } } },
         { "SendLimitBytes = 0",
-            new ClientOptions { EndPoint = new UnixDomainSocketEndPoint("/a"), SendLimitBytes = 0 } },
+            new ClientOptions { EndPoint = new UnixDomainSocketEndPoint("/a"), Limits = new() { SendBytes = 0 } } },
     };
 
     [Theory]
@@ -184,29 +211,27 @@ public sealed class OptionsTests
         new ServerOptions
         {
             EndPoint = s_any,
-            SendLimitBytes = 4096,
-            UnreadLimitBytes = 1024,
-            DrainTimeout = TimeSpan.FromMilliseconds(10),
-            Backlog = 1,
-            MaxConnections = 1
+            Limits = new() { SendBytes = 4096, UnreadBytes = 1024, Connections = 1 },
+            Timeouts = new() { Drain = TimeSpan.FromMilliseconds(10) },
+            Socket = new() { Backlog = 1 }
         }.Validate(Engine.Default);
         new ServerOptions
         {
             EndPoint = s_any,
-            SendLimitBytes = 1 << 30,
-            UnreadLimitBytes = 1 << 30,
-            DrainTimeout = TimeSpan.FromHours(1),
-            Backlog = 65_535,
-            MaxConnections = 10_000_000,
-            ReceiveBufferBytes = 1 << 30,
-            SendBufferBytes = 1 << 30
+            Limits = new() { SendBytes = 1 << 30, UnreadBytes = 1 << 30, Connections = 10_000_000 },
+            Timeouts = new() { Drain = TimeSpan.FromHours(1) },
+            Socket = new() { Backlog = 65_535, ReceiveBufferBytes = 1 << 30, SendBufferBytes = 1 << 30 }
         }.Validate(Engine.Default);
         new ClientOptions
         {
             EndPoint = new UnixDomainSocketEndPoint(new string('a', 107)),
-            ConnectTimeout = TimeSpan.FromMilliseconds(1)
+            Timeouts = new() { Connect = TimeSpan.FromMilliseconds(1) }
         }.Validate(Engine.Default);
-        new ClientOptions { EndPoint = new UnixDomainSocketEndPoint("a"), ConnectTimeout = TimeSpan.FromHours(1) }
+        new ClientOptions
+        {
+            EndPoint = new UnixDomainSocketEndPoint("a"),
+            Timeouts = new() { Connect = TimeSpan.FromHours(1) }
+        }
             .Validate(Engine.Default);
         new ClientOptions { EndPoints = [.. Enumerable.Repeat(new UnixDomainSocketEndPoint("/a"), 64)] }.Validate(
             Engine.Default);
@@ -237,35 +262,45 @@ public sealed class OptionsTests
         new ServerOptions
         {
             EndPoint = s_any,
-            KeepAlive = true,
-            KeepAliveTime = second,
-            KeepAliveInterval = second,
-            KeepAliveCount = 1,
-            UserTimeout = TimeSpan.FromMilliseconds(1),
-            BusyPoll = TimeSpan.FromMicroseconds(1),
-            TypeOfService = 4,
-            Mark = 1,
-            BindToDevice = "a",
-            DeferAccept = second,
-            FreeBind = true,
-            ReusePort = true,
+            Socket = new()
+            {
+                KeepAlive = true,
+                KeepAliveTime = second,
+                KeepAliveInterval = second,
+                KeepAliveCount = 1,
+                UserTimeout = TimeSpan.FromMilliseconds(1),
+                BusyPoll = TimeSpan.FromMicroseconds(1),
+                TypeOfService = 4,
+                Mark = 1,
+                BindToDevice = "a",
+                DeferAccept = second,
+                FreeBind = true,
+                ReusePort = true,
+            },
         }.Validate(Engine.Default);
         new ServerOptions
         {
             EndPoint = s_any,
-            KeepAlive = true,
-            KeepAliveTime = 32_767 * second,
-            KeepAliveInterval = 32_767 * second,
-            KeepAliveCount = 127,
-            UserTimeout = TimeSpan.FromDays(24),
-            BusyPoll = second,
-            TypeOfService = 252,
-            Mark = uint.MaxValue,
-            BindToDevice = "123456789012345",
-            DeferAccept = TimeSpan.FromHours(1),
+            Socket = new()
+            {
+                KeepAlive = true,
+                KeepAliveTime = 32_767 * second,
+                KeepAliveInterval = 32_767 * second,
+                KeepAliveCount = 127,
+                UserTimeout = TimeSpan.FromDays(24),
+                BusyPoll = second,
+                TypeOfService = 252,
+                Mark = uint.MaxValue,
+                BindToDevice = "123456789012345",
+                DeferAccept = TimeSpan.FromHours(1),
+            },
         }.Validate(Engine.Default);
-        // tidy: fixed port because nothing is bound or connected
-        new ClientOptions { EndPoint = new IPEndPoint(IPAddress.Loopback, 1), LocalEndPoint = s_any, FreeBind = true }
+        new ClientOptions
+        {
+            // tidy: fixed port because nothing is bound or connected
+            EndPoint = new IPEndPoint(IPAddress.Loopback, 1),
+            Socket = new() { LocalEndPoint = s_any, FreeBind = true }
+        }
             .Validate(Engine.Default);
     }
 
@@ -274,14 +309,19 @@ public sealed class OptionsTests
     {
         Assert.SkipUnless(OperatingSystem.IsLinux(), "The test is for systems other than Linux.");
         string message =
-            MistakesOf(new ServerOptions { EndPoint = s_any, ExclusiveAddressUse = true, ReusePort = true });
+            MistakesOf(new ServerOptions
+            {
+                EndPoint = s_any,
+                Socket = new() { ExclusiveAddressUse = true, ReusePort = true }
+            });
         Assert.Contains("2 mistakes", message, StringComparison.Ordinal);
         Assert.Contains("ExclusiveAddressUse = True, only Windows has SO_EXCLUSIVEADDRUSE", message,
             StringComparison.Ordinal);
         Assert.Contains("ExclusiveAddressUse and ReusePort are both true", message, StringComparison.Ordinal);
         await using Engine portable = new(new EngineOptions { Kind = EngineKind.Portable, Loops = 1 });
         Assert.Contains("ReuseAddress = False, the portable engine cannot",
-            MistakesOf(new ServerOptions { Engine = portable, EndPoint = s_any, ReuseAddress = false }),
+            MistakesOf(
+                new ServerOptions { Engine = portable, EndPoint = s_any, Socket = new() { ReuseAddress = false } }),
             StringComparison.Ordinal);
     }
 

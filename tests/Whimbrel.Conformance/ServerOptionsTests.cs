@@ -9,22 +9,27 @@ public sealed class ServerOptionsTests
 
     public static TheoryData<string, ServerOptions> Mistakes => new()
     {
-        { "AcceptLimit = -1, allowed 0 to 2147483647", new ServerOptions { EndPoint = s_any, AcceptLimit = -1 } },
+        { "AcceptLimit = -1, allowed 0 to 2147483647",
+            new ServerOptions { EndPoint = s_any, Accept = new() { Limit = -1 } } },
         { "AcceptScheme = 7, allowed Auto, OneListener, ListenerPerLoop",
-            new ServerOptions { EndPoint = s_any, AcceptScheme = (AcceptScheme)7 } },
+            new ServerOptions { EndPoint = s_any, Accept = new() { Scheme = (AcceptScheme)7 } } },
         { "Placement = 7, allowed Auto, RoundRobin, LeastLoaded, AcceptingLoop",
-            new ServerOptions { EndPoint = s_any, Placement = (Placement)7 } },
+            new ServerOptions { EndPoint = s_any, Accept = new() { Placement = (Placement)7 } } },
         { "Placement and ChooseLoop are both given", new ServerOptions
         {
             EndPoint = s_any,
-            Placement = Placement.LeastLoaded,
-            ChooseLoop = static a => a.Loop
+            Accept = new() { Placement = Placement.LeastLoaded, ChooseLoop = static a => a.Loop }
         } },
         { "IdleTimeout = 00:00:00.0990000, allowed 00:00:00.1000000 to 7.00:00:00",
-            new ServerOptions { EndPoint = s_any, IdleTimeout = TimeSpan.FromMilliseconds(99) } },
+            new ServerOptions { EndPoint = s_any, Timeouts = new() { Idle = TimeSpan.FromMilliseconds(99) } } },
         { "IdleTimeout = 7.00:00:00.0010000",
-            new ServerOptions { EndPoint = s_any, IdleTimeout = TimeSpan.FromDays(7) + TimeSpan.FromMilliseconds(1) } },
-        { "IdleTimeout = -00:00:01", new ServerOptions { EndPoint = s_any, IdleTimeout = TimeSpan.FromSeconds(-1) } },
+            new ServerOptions
+            {
+                EndPoint = s_any,
+                Timeouts = new() { Idle = TimeSpan.FromDays(7) + TimeSpan.FromMilliseconds(1) }
+            } },
+        { "IdleTimeout = -00:00:01",
+            new ServerOptions { EndPoint = s_any, Timeouts = new() { Idle = TimeSpan.FromSeconds(-1) } } },
     };
 
     [Theory]
@@ -42,7 +47,8 @@ public sealed class ServerOptionsTests
     {
         Assert.Empty(new ServerOptions { EndPoint = s_any }.FindMistakes());
         Assert.Equal(["Backlog = 0, allowed 1 to 65535", "AcceptLimit = -1, allowed 0 to 2147483647"],
-            new ServerOptions { EndPoint = s_any, AcceptLimit = -1, Backlog = 0 }.FindMistakes());
+            new ServerOptions { EndPoint = s_any, Accept = new() { Limit = -1 }, Socket = new() { Backlog = 0 } }
+                .FindMistakes());
         Assert.Empty(new EngineOptions().FindMistakes());
         Assert.Equal(["Loops = 257, allowed 0 to 256"], new EngineOptions { Loops = 257 }.FindMistakes());
     }
@@ -53,17 +59,15 @@ public sealed class ServerOptionsTests
         new ServerOptions
         {
             EndPoint = s_any,
-            AcceptLimit = 1,
-            IdleTimeout = TimeSpan.FromMilliseconds(100),
-            Placement = Placement.LeastLoaded
+            Accept = new() { Limit = 1, Placement = Placement.LeastLoaded },
+            Timeouts = new() { Idle = TimeSpan.FromMilliseconds(100) }
         }.Validate(Engine.Default);
         new ServerOptions
         {
             EndPoint = s_any,
-            AcceptLimit = int.MaxValue,
-            IdleTimeout = TimeSpan.FromDays(7),
-            ChooseLoop = static a => a.Loop
+            Accept = new() { Limit = int.MaxValue, ChooseLoop = static a => a.Loop },
+            Timeouts = new() { Idle = TimeSpan.FromDays(7) }
         }.Validate(Engine.Default);
-        new ServerOptions { EndPoint = s_any, IdleTimeout = TimeSpan.Zero }.Validate(Engine.Default);
+        new ServerOptions { EndPoint = s_any, Timeouts = new() { Idle = TimeSpan.Zero } }.Validate(Engine.Default);
     }
 }

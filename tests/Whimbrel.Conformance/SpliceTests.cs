@@ -124,7 +124,12 @@ public abstract class SpliceTests
             Pair = new Pair();
             _engine = engine;
             _server = new Server(
-                new ServerOptions { Engine = _engine, Address = "tcp://127.0.0.1:0", OnSocketCreated = hook },
+                new ServerOptions
+                {
+                    Engine = _engine,
+                    Address = "tcp://127.0.0.1:0",
+                    Socket = new() { OnCreated = hook }
+                },
                 () => Pair.Second = new Half(Pair));
         }
 

@@ -55,7 +55,7 @@ public sealed class StatusTests : IAsyncLifetime
             Engine = _engine,
             EndPoint = new IPEndPoint(IPAddress.Loopback, 0),
             StatusPath = path,
-            SendLimitBytes = 64 << 20
+            Limits = new() { SendBytes = 64 << 20 }
         }, static () => new Echo());
 
     private static async Task<JsonElement> ReadAsync(string path)

@@ -32,8 +32,9 @@ public sealed class OptionLimitTests : IAsyncDisposable
     private Dictionary<Func<object>, Func<object, object?>?> Classes() => new()
     {
         [static () => new EngineOptions { Loops = 1 }] = static o => Call(o, "Judge"),
-        [() => new ServerOptions { Engine = _engine, EndPoint = Any, KeepAlive = true }] = static o => Call(o,
-            "FindMistakes"),
+        [() => new ServerOptions { Engine = _engine, EndPoint = Any, Socket = new() { KeepAlive = true } }] =
+            static o => Call(o,
+                "FindMistakes"),
         [() => Connecting()] = o => Call(o, "Validate", _engine),
         [static () => new ReconnectPolicy()] = o => Call(Connecting(o), "Validate", _engine),
         [static () => new TlsOptions()] =
@@ -63,7 +64,13 @@ public sealed class OptionLimitTests : IAsyncDisposable
     private static IPEndPoint Peer => new(IPAddress.Loopback, 1);
 
     private ClientOptions Connecting(object? reconnect = null) =>
-        new() { Engine = _engine, EndPoint = Peer, KeepAlive = true, Reconnect = (ReconnectPolicy?)reconnect };
+        new()
+        {
+            Engine = _engine,
+            EndPoint = Peer,
+            Socket = new() { KeepAlive = true },
+            Reconnect = (ReconnectPolicy?)reconnect
+        };
 
     private static object? Call(object options, string method, params object[] arguments)
     {

@@ -35,12 +35,19 @@ public sealed class HostTests
     {
         await using TestHost host = new(
             static s => s.AddSingleton<Greeting>().AddWhimbrelServer<Echo>("Chat", static _ =>
-                new ServerOptions { Address = "tcp://127.0.0.1:1", MaxConnections = 7, Backlog = 9, State = "kept" }),
+                new ServerOptions
+                {
+                    Address = "tcp://127.0.0.1:1",
+                    Limits = new() { Connections = 7 },
+                    Socket = new() { Backlog = 9 },
+                    State = "kept"
+                }),
             ("Chat:Addresses:0", AnyPort), ("Chat:Addresses:1", "tcp://localhost:0"), ("Chat:Backlog", "11"),
             ("Chat:SlowConsumer", "wait"), ("Chat:IdleTimeout", "00:05:00"));
         ServerOptions options = host.Server().Options;
         Assert.Equal((7, 11, SlowConsumer.Wait, TimeSpan.FromMinutes(5), "kept"),
-            (options.MaxConnections, options.Backlog, options.SlowConsumer, options.IdleTimeout, options.State));
+            (options.Limits.Connections, options.Socket.Backlog, options.Limits.SlowConsumer, options.Timeouts.Idle,
+                options.State));
         await host.StartAsync();
         Assert.Equal(2, host.Server().EndPoints.Count);
     }
@@ -118,9 +125,9 @@ public sealed class HostTests
             ("Chat:Address", AnyPort), ("Chat:SendLimitBytes", "1.5 MiB"), ("Chat:UnreadLimitBytes", "300000"),
             ("Chat:IdleTimeout", "2m30s"), ("Chat:SendTimeout", "250 ms"), ("Chat:ReceiveTimeout", "00:00:07"));
         await host.StartAsync();
-        Assert.Equal((1_572_864, 300_000), (read!.SendLimitBytes, read.UnreadLimitBytes));
+        Assert.Equal((1_572_864, 300_000), (read!.Limits.SendBytes, read.Limits.UnreadBytes));
         Assert.Equal((TimeSpan.FromSeconds(150), TimeSpan.FromMilliseconds(250), TimeSpan.FromSeconds(7)),
-            (read.IdleTimeout, read.SendTimeout, read.ReceiveTimeout));
+            (read.Timeouts.Idle, read.Timeouts.Send, read.Timeouts.Receive));
 
         await using TestHost wrong = new(
             static s => s.AddWhimbrelServer<Bulk>("Chat"),

@@ -67,12 +67,15 @@ internal sealed class World
             {
                 Engine = Engine,
                 EndPoint = new IPEndPoint(IPAddress.Loopback, 0),
-                SendLimitBytes = _shape.SendLimit,
-                SlowConsumer = _shape.Policy,
-                UnreadLimitBytes = _shape.UnreadLimit,
-                BackPressure = _shape.BackPressure,
-                DrainTimeout = _shape.DrainTimeout,
-                MaxConnections = Pick(2, 1000, 1000),
+                Limits = new()
+                {
+                    SendBytes = _shape.SendLimit,
+                    SlowConsumer = _shape.Policy,
+                    UnreadBytes = _shape.UnreadLimit,
+                    BackPressure = _shape.BackPressure,
+                    Connections = Pick(2, 1000, 1000),
+                },
+                Timeouts = new() { Drain = _shape.DrainTimeout },
                 Scheduling = IsPool ? Scheduling.ThreadPool : Scheduling.Inline,
             },
             MakeServerSession);
@@ -161,12 +164,14 @@ internal sealed class World
     {
         Engine = Engine,
         EndPoint = target,
-        SendLimitBytes = _shape.SendLimit,
-        SlowConsumer = _shape.Policy,
-        UnreadLimitBytes = _shape.UnreadLimit,
-        BackPressure = _shape.BackPressure,
-        DrainTimeout = _shape.DrainTimeout,
-        ConnectTimeout = TimeSpan.FromMilliseconds(Pick(5, 1000)),
+        Limits = new()
+        {
+            SendBytes = _shape.SendLimit,
+            SlowConsumer = _shape.Policy,
+            UnreadBytes = _shape.UnreadLimit,
+            BackPressure = _shape.BackPressure,
+        },
+        Timeouts = new() { Drain = _shape.DrainTimeout, Connect = TimeSpan.FromMilliseconds(Pick(5, 1000)) },
         Scheduling = IsPool ? Scheduling.ThreadPool : Scheduling.Inline,
     };
 

@@ -17,7 +17,12 @@ public sealed class ConnectionTests
     {
         MemoryEngine engine = new(1, onDiagnosticEvent: onDiagnosticEvent, faults: faults ?? MemoryFaults.None);
         Server server = new(
-            new ServerOptions { Engine = engine, EndPoint = s_here, SendLimitBytes = sendLimit, SlowConsumer = policy },
+            new ServerOptions
+            {
+                Engine = engine,
+                EndPoint = s_here,
+                Limits = new() { SendBytes = sendLimit, SlowConsumer = policy }
+            },
             factory);
         engine.Run(server.StartAsync());
         return (engine, server);

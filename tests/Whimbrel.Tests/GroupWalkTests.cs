@@ -21,7 +21,7 @@ public sealed class GroupWalkTests : IDisposable
         _engine = new MemoryEngine(1, onDiagnosticEvent: n => _whenNotice?.Invoke(n),
             faults: MemoryFaults.None with { WireBytes = 64 * 1024 });
         _server = new Server(
-            new ServerOptions { Engine = _engine, EndPoint = s_here, SendLimitBytes = 64 * 1024 },
+            new ServerOptions { Engine = _engine, EndPoint = s_here, Limits = new() { SendBytes = 64 * 1024 } },
             () =>
             {
                 Recorder session = new() { Tag = _sessions.Count };

@@ -146,7 +146,12 @@ public sealed class InboxTests
         {
             MemoryEndPoint here = new("here");
             Server server = new(
-                new ServerOptions { Engine = _engine, EndPoint = here, SendLimitBytes = 64 * 1024 * 1024 },
+                new ServerOptions
+                {
+                    Engine = _engine,
+                    EndPoint = here,
+                    Limits = new() { SendBytes = 64 * 1024 * 1024 }
+                },
                 () =>
                 {
                     Script session = new() { WhenReceived = (s, _) => SendInCallback(s) };

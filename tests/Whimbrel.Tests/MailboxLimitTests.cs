@@ -33,7 +33,13 @@ public sealed class MailboxLimitTests : IDisposable
         SlowConsumer policy = SlowConsumer.Disconnect)
     {
         Server server = new(
-            new ServerOptions { Engine = _engine, EndPoint = s_here, Scheduling = scheduling, SlowConsumer = policy },
+            new ServerOptions
+            {
+                Engine = _engine,
+                EndPoint = s_here,
+                Scheduling = scheduling,
+                Limits = new() { SlowConsumer = policy }
+            },
             () =>
             {
                 Told session = new();
@@ -117,12 +123,13 @@ public sealed class MailboxLimitTests : IDisposable
         List<DiagnosticEvent> notices = [];
         MemoryEngine engine = new(1, onDiagnosticEvent: notices.Add, faults: MemoryFaults.None);
         List<Told> sessions = [];
-        Server server = new(new ServerOptions { Engine = engine, EndPoint = s_here, Backlog = many }, () =>
-        {
-            Told session = new();
-            sessions.Add(session);
-            return session;
-        });
+        Server server = new(new ServerOptions { Engine = engine, EndPoint = s_here, Socket = new() { Backlog = many } },
+            () =>
+            {
+                Told session = new();
+                sessions.Add(session);
+                return session;
+            });
         engine.Run(server.StartAsync());
         MemoryPeer[] peers = [.. Enumerable.Range(0, many).Select(_ => engine.Connect(s_here))];
         engine.RunUntilIdle();

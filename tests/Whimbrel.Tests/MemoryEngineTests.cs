@@ -48,7 +48,12 @@ public sealed class MemoryEngineTests
         engine.AddBlackHole(s_here);
         Recorder session = new();
         Client client =
-            new(new ClientOptions { Engine = engine, EndPoint = s_here, ConnectTimeout = TimeSpan.FromHours(1) },
+            new(new ClientOptions
+            {
+                Engine = engine,
+                EndPoint = s_here,
+                Timeouts = new() { Connect = TimeSpan.FromHours(1) }
+            },
                 () => session);
         long before = engine.VirtualTimeMs;
         Assert.Throws<NetworkException>(() => engine.Run(client.ConnectAsync()));

@@ -26,7 +26,7 @@ public sealed class MessageWriterTests
                 {
                     Engine = network.Engine,
                     EndPoint = network.NewEndPoint(),
-                    SendLimitBytes = 64 * 1024 * 1024,
+                    Limits = new() { SendBytes = 64 * 1024 * 1024 },
                     Scheduling = scheduling
                 },
                 () =>

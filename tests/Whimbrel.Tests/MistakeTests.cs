@@ -42,7 +42,13 @@ public sealed class MistakeTests
     {
         MemoryEngine engine = NewEngine();
         Server server = new(
-            new ServerOptions { Engine = engine, EndPoint = s_here, UnreadLimitBytes = 1024, Scheduling = scheduling },
+            new ServerOptions
+            {
+                Engine = engine,
+                EndPoint = s_here,
+                Limits = new() { UnreadBytes = 1024 },
+                Scheduling = scheduling
+            },
             static () => new TakesNothing());
         engine.Run(server.StartAsync());
         MemoryPeer peer = engine.Connect(s_here);

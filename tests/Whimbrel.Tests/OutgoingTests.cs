@@ -48,8 +48,7 @@ public sealed class OutgoingTests : IDisposable
         {
             Engine = _engine,
             EndPoint = s_here,
-            SendLimitBytes = Limit,
-            SlowConsumer = SlowConsumer.Wait,
+            Limits = new() { SendBytes = Limit, SlowConsumer = SlowConsumer.Wait },
         };
         Server server = new(options, () => _session);
         _engine.Run(server.StartAsync());

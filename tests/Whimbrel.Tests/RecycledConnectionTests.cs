@@ -125,7 +125,7 @@ public sealed class RecycledConnectionTests
         Tenant first = tenants.First();
         Tenant second = tenants.Last();
         MemoryEngine engine = new(1, faults: MemoryFaults.None with { WireBytes = 1024 });
-        ServerOptions options = new() { Engine = engine, EndPoint = s_here, SendLimitBytes = 4096 };
+        ServerOptions options = new() { Engine = engine, EndPoint = s_here, Limits = new() { SendBytes = 4096 } };
         Server server = new(options, tenants.Dequeue);
         engine.Run(server.StartAsync());
 
@@ -154,7 +154,8 @@ public sealed class RecycledConnectionTests
         Tenant first = tenants.First();
         Tenant second = tenants.Last();
         MemoryEngine engine = new(1, faults: MemoryFaults.None);
-        Server server = new(new ServerOptions { Engine = engine, EndPoint = s_here, SendLimitBytes = 4096 },
+        Server server = new(
+            new ServerOptions { Engine = engine, EndPoint = s_here, Limits = new() { SendBytes = 4096 } },
             tenants.Dequeue);
         engine.Run(server.StartAsync());
         MemoryPeer peer = engine.Connect(s_here);

@@ -28,7 +28,7 @@ public sealed class ReserveTests
                 {
                     Engine = network.Engine,
                     EndPoint = network.NewEndPoint(),
-                    SendLimitBytes = 64 * 1024 * 1024,
+                    Limits = new() { SendBytes = 64 * 1024 * 1024 },
                     Scheduling = scheduling
                 },
                 () =>

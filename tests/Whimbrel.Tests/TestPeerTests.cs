@@ -263,8 +263,7 @@ public sealed class TestPeerTests
         {
             Engine = network.Engine,
             EndPoint = network.NewEndPoint(),
-            SendLimitBytes = 10_000,
-            SlowConsumer = SlowConsumer.DropNewest
+            Limits = new() { SendBytes = 10_000, SlowConsumer = SlowConsumer.DropNewest }
         }, () => session);
         TestPeer peer = network.Connect(server);
         peer.IsReading = false;
@@ -400,7 +399,12 @@ public sealed class TestPeerTests
         using TestNetwork network = new();
         SessionContext? seen = null;
         Server server =
-            new(new ServerOptions { Engine = network.Engine, EndPoint = network.NewEndPoint(), MaxConnections = 2 },
+            new(new ServerOptions
+            {
+                Engine = network.Engine,
+                EndPoint = network.NewEndPoint(),
+                Limits = new() { Connections = 2 }
+            },
                 context =>
                 {
                     seen = context;

@@ -144,7 +144,7 @@ internal static class ClusterGroups
             {
                 Engine = engine,
                 EndPoint = new IPEndPoint(IPAddress.Loopback, 0),
-                SendLimitBytes = 64 << 20
+                Limits = new() { SendBytes = 64 << 20 }
             }, () => new Guest(connected));
             await server.StartAsync();
             Node? made = null;

@@ -24,7 +24,7 @@ internal static class ClusterLocal
         {
             Engine = engine,
             EndPoint = new IPEndPoint(IPAddress.Loopback, 0),
-            SendLimitBytes = 64 << 20
+            Limits = new() { SendBytes = 64 << 20 }
         }, () => new Member(plain, twin, () => everywhere!));
         await server.StartAsync();
         var options = new ClusterOptions { Application = "bench", NodeId = "a" };

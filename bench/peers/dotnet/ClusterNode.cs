@@ -21,7 +21,7 @@ internal static class ClusterNode
         {
             Engine = engine,
             EndPoint = new IPEndPoint(IPAddress.Loopback, 0),
-            SendLimitBytes = 64 << 20
+            Limits = new() { SendBytes = 64 << 20 }
         }, () => new Member(() => group!));
         IGroupBus bus =
             broker.StartsWith("nats", StringComparison.Ordinal) ? new NatsBus(broker) : new RedisBus(broker);

@@ -16,7 +16,7 @@ internal static class WhimbrelWeb
             Engine = engine,
             EndPoint = new IPEndPoint(IPAddress.Loopback, port),
             Tls = tls,
-            AllowLargeMessages = true
+            Limits = new() { AllowLargeMessages = true }
         };
         // A pipelining client reaches the default limit of 10,000 requests per connection within two seconds.
         var server = new HttpServer(listening,

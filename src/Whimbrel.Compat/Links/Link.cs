@@ -117,7 +117,7 @@ internal sealed class Link
             Session? bridge = _bridge;
             Socket? native = bridge?.Socket;
             // The object that the user's CreateSocket has created.
-            if (native is not null && bridge!.Client is { Options.CreateSocket: not null }) return native;
+            if (native is not null && bridge!.Client is { Options.Socket.Create: not null }) return native;
             lock (_gate)
             {
                 if (native is not null && _socket?.IsOf(native) != true)

@@ -27,8 +27,7 @@ internal sealed class HttpOrigin
             Engine = options.Engine,
             EndPoint = target,
             Tls = tls,
-            ConnectTimeout = options.ConnectTimeout,
-            SendTimeout = options.SendTimeout
+            Timeouts = new() { Connect = options.ConnectTimeout, Send = options.SendTimeout }
         });
     }
 

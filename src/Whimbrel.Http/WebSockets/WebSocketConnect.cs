@@ -39,7 +39,7 @@ internal sealed class WebSocketConnect(WebSocketClient client) : Session
         WebSocketHandshake.WriteAccept(key, _accept);
         Send(client.Request(key, _offer));
         // One timeout covers connecting and the response: the time for connecting is subtracted.
-        TimeSpan left = client.Options.ConnectTimeout - TimeSpan.FromMilliseconds(Loop.TimeMs - _begunMs);
+        TimeSpan left = client.Options.Timeouts.Connect - TimeSpan.FromMilliseconds(Loop.TimeMs - _begunMs);
         _timer = StartTimer(left > s_least ? left : s_least);
     }
 
@@ -70,8 +70,8 @@ internal sealed class WebSocketConnect(WebSocketClient client) : Session
     }
 
     protected override void OnTimer(LoopTimer timer) =>
-        Fail($"The server has not answered the request within {client.Options.ConnectTimeout.TotalSeconds} s of the "
-            + $"connect ({nameof(ClientOptions)}.{nameof(ClientOptions.ConnectTimeout)}).", isLate: true);
+        Fail($"The server has not answered the request within {client.Options.Timeouts.Connect.TotalSeconds} s of the "
+            + $"connect ({nameof(ClientOptions)}.{nameof(ClientOptions.Timeouts.Connect)}).", isLate: true);
 
     protected override void OnDisconnected(CloseReason reason)
     {

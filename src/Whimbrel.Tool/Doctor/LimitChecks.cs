@@ -29,7 +29,7 @@ internal static partial class LimitChecks
     {
         if (!TryRead(system, "nofile", "Max open files", out long soft, out long hard, out Finding trouble))
             return trouble;
-        int connections = new ServerOptions().MaxConnections;
+        int connections = new ServerOptions().Limits.Connections;
         string text = $"soft {Number(soft)}, hard {Number(hard)} (.NET raises its soft limit to the hard one); a "
             + $"server allows {connections} connections by default";
         return hard > connections

@@ -16,7 +16,7 @@ internal static class NetworkChecks
     internal static Finding Backlog(SystemTree system)
     {
         if (!TryRead(system, "somaxconn", BacklogPath, 1, out long[] values, out Finding trouble)) return trouble;
-        int backlog = new ServerOptions().Backlog;
+        int backlog = new ServerOptions().Socket.Backlog;
         string text = $"{values[0]}; a server requests a backlog of {backlog}";
         return values[0] >= backlog
             ? Finding.Ok("somaxconn", text)

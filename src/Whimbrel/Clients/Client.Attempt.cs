@@ -44,7 +44,7 @@ public partial class Client
         protected override Session? MakeSession(Loop loop) => host.Client._factory is { } factory
             ? factory()
             : host.Client._contextFactory!(new SessionContext(null, host.Client, loop,
-                host.Client.Options.LocalEndPoint, host.NextTargets[0]));
+                host.Client.Options.Socket.LocalEndPoint, host.NextTargets[0]));
 
         protected override void FactoryThrew(Exception exception)
         {

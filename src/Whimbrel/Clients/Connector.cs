@@ -119,7 +119,7 @@ public sealed class Connector : IAsyncDisposable
     /// throw.
     /// </summary>
     /// <exception cref="NetworkException">Thrown to the awaiting code, with category Timeout:
-    /// <see cref="ConnectionOptions.DrainTimeout"/> plus one second has passed while a callback did not return. The
+    /// <see cref="ConnectionTimeouts.Drain"/> plus one second has passed while a callback did not return. The
     /// message names it.</exception>
     public ValueTask DisposeAsync()
     {
@@ -128,7 +128,7 @@ public sealed class Connector : IAsyncDisposable
         lock (_gate)
         {
             _isDisposed = true;
-            _ended ??= new StopWait<bool>(Engine, Options.DrainTimeout + Engine.StopGrace, LookAfterEnd);
+            _ended ??= new StopWait<bool>(Engine, Options.Timeouts.Drain + Engine.StopGrace, LookAfterEnd);
             ended = _ended;
             isIdle = _attempts.Count == 0;
         }
@@ -153,7 +153,7 @@ public sealed class Connector : IAsyncDisposable
         }
 
         if (found.Count > 0) wait.TryFail(Engine.OverdueError("The connector has not ended", Engine.Most(found)));
-        else Engine.StartDeadline(Options.DrainTimeout, _ => LookAfterEnd(wait), null);
+        else Engine.StartDeadline(Options.Timeouts.Drain, _ => LookAfterEnd(wait), null);
     }
 
     private void Remove(Attempt attempt)

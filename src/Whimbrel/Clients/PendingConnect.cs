@@ -80,7 +80,7 @@ internal abstract class PendingConnect(ConnectionHost host, List<EndPoint> targe
         Session = session;
         session.HostState = this;
         Connection connection = loop.TakeConnection();
-        connection.Begin(host.ShardOf(loop), session, Engine.NextConnectionId(), Options.LocalEndPoint,
+        connection.Begin(host.ShardOf(loop), session, Engine.NextConnectionId(), Options.Socket.LocalEndPoint,
             PeerAddress.Of(targets[0]));
         session.SetRemoteEndPoint(targets[0]);
         // A cancelled attempt also gets both callbacks (contract 1).
@@ -93,7 +93,7 @@ internal abstract class PendingConnect(ConnectionHost host, List<EndPoint> targe
         if (Volatile.Read(ref _closeAsked)) connection.AbortWith(new CloseReason(CloseCause.LocalClose));
         else if (IsCancelled) connection.AbortWith(new CloseReason(CloseCause.Cancelled));
         if (connection.State == ConnectionState.Connecting)
-            new ConnectOperation(connection, targets, Options.LocalEndPoint).Start(Options.ConnectTimeout);
+            new ConnectOperation(connection, targets, Options.Socket.LocalEndPoint).Start(Options.Timeouts.Connect);
     }
 
     /// <summary>

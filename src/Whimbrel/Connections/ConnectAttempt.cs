@@ -42,7 +42,7 @@ internal sealed class ConnectAttempt : Resident
     /// <summary>
     /// True if a connect that succeeds at once has only been recorded by the system, and is sent with the first bytes.
     /// </summary>
-    internal bool MayDefer => Options is ClientOptions { FastOpen: true } && Target is IPEndPoint;
+    internal bool MayDefer => Options is ClientOptions { Socket.FastOpen: true } && Target is IPEndPoint;
 
     internal ConnectionOptions Options => _connect.Options;
 

@@ -88,7 +88,7 @@ internal sealed partial class Connection
         }
 
         _tenancy.DrainEndsMs = Loop.Engine.NowMs + Loop.WholeMs(Shard.DrainLimit);
-        StartDeadline(Shard.Options.DrainTimeout);
+        StartDeadline(Shard.Options.CommonTimeouts.Drain);
         UpdateReceiving();
         Loop.Schedule(this);
     }
@@ -129,7 +129,7 @@ internal sealed partial class Connection
     /// close_notify is expected, nor with a fast open, which a close could undo.
     /// </summary>
     private bool PeerSaidAll =>
-        WasSaidAll && _tenancy.Tls is null && Shard.Options is not ClientOptions { FastOpen: true };
+        WasSaidAll && _tenancy.Tls is null && Shard.Options is not ClientOptions { Socket.FastOpen: true };
 
     private bool WasSaidAll => _tenancy.SaidAllAt == _tenancy.BytesReceived + 1;
 
@@ -387,7 +387,8 @@ internal sealed partial class Connection
         {
             // The peer is slow but present, and may continue as long as it takes bytes. DrainEndsMs limits a peer that
             // takes a byte now and then.
-            StartDeadline(TimeSpan.FromMilliseconds(Math.Min(leftMs, Loop.WholeMs(Shard.Options.DrainTimeout))));
+            StartDeadline(
+                TimeSpan.FromMilliseconds(Math.Min(leftMs, Loop.WholeMs(Shard.Options.CommonTimeouts.Drain))));
             return;
         }
 

@@ -357,7 +357,8 @@ internal sealed partial class Connection
     private SendResult OverLimitForeign(uint generation)
     {
         // The shard is read once: the object may be recycled under a caller that comes late.
-        if (Shard is not { } shard || shard.Options.SlowConsumer != SlowConsumer.Disconnect) return SendResult.Full;
+        if (Shard is not { } shard || shard.Options.CommonLimits.SlowConsumer != SlowConsumer.Disconnect)
+            return SendResult.Full;
         if (!CloseForeign(generation)) return SendResult.Closed;
         Loop.PostControl(
             static (_, connection, _, g) =>

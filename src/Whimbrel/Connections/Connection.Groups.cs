@@ -75,7 +75,8 @@ internal sealed unsafe partial class Connection
         {
             bool isTooLarge = !_queue.MayEverFit(length);
             // With Disconnect, the first message that does not fit ends the connection, even if earlier ones fitted.
-            if (messages.Length > 1 && (isTooLarge || Shard.Options.SlowConsumer != SlowConsumer.Disconnect))
+            if (messages.Length > 1
+                && (isTooLarge || Shard.Options.CommonLimits.SlowConsumer != SlowConsumer.Disconnect))
                 return AppendFitting(run, start, messages);
             Shard.BroadcastsDropped += messages.Length;
             if (isTooLarge) Shard.Host.NoteTooLarge(Session, length, _queue.Limit);

@@ -209,7 +209,7 @@ internal sealed partial class Connection
 
     private void AfterOffer(int taken)
     {
-        if (taken == 0 && _tenancy.Unread.Length >= Shard.Options.UnreadLimitBytes
+        if (taken == 0 && _tenancy.Unread.Length >= Shard.Options.CommonLimits.UnreadBytes
             && (_tenancy.Gate & ReceiveGate.Reader) == 0)
         {
             Host.NoteUnreadLimit(Session, _tenancy.Unread.Length);
@@ -228,8 +228,9 @@ internal sealed partial class Connection
 
     internal static void CheckMinimumBytes(int count, ConnectionOptions options)
     {
-        if (count < 1 || count > options.UnreadLimitBytes)
-            Throw.OutOfRange(nameof(count), count, $"between 1 and UnreadLimitBytes ({options.UnreadLimitBytes})");
+        if (count < 1 || count > options.CommonLimits.UnreadBytes)
+            Throw.OutOfRange(nameof(count), count,
+                $"between 1 and UnreadLimitBytes ({options.CommonLimits.UnreadBytes})");
     }
 
     // ------------------------------------------------------------------ the peer's end

@@ -211,7 +211,7 @@ internal sealed unsafe partial class Connection
     private void OfferQueue(long length)
     {
         // Under the other policies nobody is judged: Full says that it does not fit now.
-        if (_queue.IsLent(Loop.UserCalls) || Shard.Options.SlowConsumer != SlowConsumer.Disconnect) return;
+        if (_queue.IsLent(Loop.UserCalls) || Shard.Options.CommonLimits.SlowConsumer != SlowConsumer.Disconnect) return;
         while (!_queue.HasRoomFor(length) && TryOffer())
         {
         }
@@ -258,7 +258,7 @@ internal sealed unsafe partial class Connection
 
     private SendResult OverLimit()
     {
-        if (Shard.Options.SlowConsumer != SlowConsumer.Disconnect) return SendResult.Full;
+        if (Shard.Options.CommonLimits.SlowConsumer != SlowConsumer.Disconnect) return SendResult.Full;
         // In this order: whoever is told may broadcast, and must not find it at its limit once more.
         AbortWith(new CloseReason(CloseCause.SlowConsumer));
         NoteSlowConsumer();

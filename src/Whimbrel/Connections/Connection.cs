@@ -59,7 +59,7 @@ internal sealed partial class Connection : Resident
     internal Strand? Strand => _tenancy.Strand;
 
     /// <summary>True if user code may have duplicated the descriptor, because it has seen it.</summary>
-    internal override bool MayHaveDuplicate => WasShared || Shard.Options.OnSocketCreated is not null;
+    internal override bool MayHaveDuplicate => WasShared || Shard.Options.CommonSocket.OnCreated is not null;
 
     /// <summary>Returns the Socket object of this session's connection, or null. Any thread.</summary>
     internal Socket? ShareSocket(uint generation)
@@ -93,8 +93,8 @@ internal sealed partial class Connection : Resident
         _tenancy.Session = session;
         Go(ConnectionState.Connecting);
         _tenancy.Gate = ReceiveGate.NotOpen;
-        _queue.Limit = shard.Options.SendLimitBytes;
-        _queue.AllowsLarge = shard.Options.AllowLargeMessages;
+        _queue.Limit = shard.Options.CommonLimits.SendBytes;
+        _queue.AllowsLarge = shard.Options.CommonLimits.AllowLargeMessages;
         _tenancy.Hooks = shard.HooksOf(session);
         _queue.Foreign.Begin(Generation, isClosed: true);
         shard.Opened++;

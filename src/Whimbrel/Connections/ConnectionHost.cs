@@ -31,7 +31,7 @@ internal abstract class ConnectionHost
         Engine = engine;
         Options = options;
         IsAccepting = isAccepting;
-        BackPressure = options.BackPressure ?? isAccepting;
+        BackPressure = options.CommonLimits.BackPressure ?? isAccepting;
         Everyone = new SessionGroup(isAccepting ? "all sessions of the server" : "the session of the client",
             isHost: true);
     }
@@ -132,7 +132,8 @@ internal abstract class ConnectionHost
         NoteSession(new DiagnosticEvent(
             DiagnosticEventKind.MessageTooLarge,
             $"{session.DisplayName} (session {session.Id:x}) consumed nothing of {unread:n0} unread bytes, and "
-            + $"UnreadLimitBytes is {Options.UnreadLimitBytes:n0}: its connection was reset. OnData returns the "
+            + $"UnreadLimitBytes is {Options.CommonLimits.UnreadBytes:n0}: its connection was reset. "
+            + $"OnData returns the "
             + $"number of bytes that it has consumed, 0 only while a message is incomplete; raise UnreadLimitBytes for "
             + $"longer messages.",
             "message-too-large.md"));

@@ -9,11 +9,11 @@ internal sealed class HostShard(ConnectionHost host, Loop loop)
     internal readonly GroupShard Members = host.Everyone.ShardOf(loop);
     internal readonly bool CountsSends = host.Options.CountSends;
 
-    internal readonly TimeSpan DrainLimit = host.Options.DrainLimitOrDefault;
+    internal readonly TimeSpan DrainLimit = host.Options.CommonTimeouts.DrainTotalOrDefault;
 
     /// <summary>True if the options have an idle, receive or send timeout.</summary>
-    internal readonly bool HasTimeouts = host.Options.IdleTimeout > TimeSpan.Zero
-        || host.Options.ReceiveTimeout > TimeSpan.Zero || host.Options.SendTimeout > TimeSpan.Zero;
+    internal readonly bool HasTimeouts = host.Options.CommonTimeouts.Idle > TimeSpan.Zero
+        || host.Options.CommonTimeouts.Receive > TimeSpan.Zero || host.Options.CommonTimeouts.Send > TimeSpan.Zero;
     internal long BytesReceived;
     internal long BytesSent;
     internal long MessagesReceived;

@@ -40,7 +40,7 @@ internal sealed class Listener : Resident
         EndPoint = endPoint;
         Sharing = sharing;
         _isAccepting = accepts;
-        _preparesAccepted = options.OnSocketCreated is not null || !SocketOptions.AreInherited(endPoint, options);
+        _preparesAccepted = options.Socket.OnCreated is not null || !SocketOptions.AreInherited(endPoint, options);
         _started = new Completion<EndPoint>(loop.Engine);
     }
 

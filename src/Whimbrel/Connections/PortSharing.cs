@@ -5,7 +5,7 @@ namespace Whimbrel.Connections;
 /// </summary>
 internal enum PortSharing
 {
-    /// <summary>Alone, unless the user has set <see cref="ServerOptions.ReusePort"/>.</summary>
+    /// <summary>Alone, unless the user has set <see cref="ServerSocketOptions.ReusePort"/>.</summary>
     None,
 
     /// <summary>

@@ -22,7 +22,7 @@ internal static unsafe class SocketFactory
         EndPoint endPoint = listener.EndPoint;
         ServerOptions options = listener.Options;
         bound = endPoint;
-        int fd = Open(listener, endPoint, SocketAbi.SOCK_STREAM, options.CreateSocket, out NetworkException? fault);
+        int fd = Open(listener, endPoint, SocketAbi.SOCK_STREAM, options.Socket.Create, out NetworkException? fault);
         listener.Fault = fault;
         if (fd < 0) return fd;
         byte* address = stackalloc byte[SocketAbi.MaxAddressBytes];
@@ -31,21 +31,21 @@ internal static unsafe class SocketFactory
         if (error == 0 && endPoint is IPEndPoint { AddressFamily: AddressFamily.InterNetworkV6 } ip)
         {
             error = Syscall.SetOption(fd, SocketAbi.IPPROTO_IPV6, SocketAbi.IPV6_V6ONLY,
-                options.DualMode && ip.Address.Equals(IPAddress.IPv6Any) ? 0 : 1);
+                options.Socket.DualMode && ip.Address.Equals(IPAddress.IPv6Any) ? 0 : 1);
         }
 
         if (error == 0) error = NumberOf(listener.Fault = SocketOptions.ApplyTo(listener, new RawSocket(fd, null)));
         if (error == 0 && Syscall.Bind(fd, address, length) != 0)
         {
             error = Syscall.LastError;
-            if (error == Errno.EADDRINUSE && endPoint is UnixDomainSocketEndPoint && options.RemoveStaleUnixPath
+            if (error == Errno.EADDRINUSE && endPoint is UnixDomainSocketEndPoint && options.Socket.RemoveStaleUnixPath
                 && RemoveStalePath(endPoint, address, length))
             {
                 error = Syscall.Bind(fd, address, length) == 0 ? 0 : Syscall.LastError;
             }
         }
 
-        if (error == 0 && Syscall.Listen(fd, options.Backlog) != 0) error = Syscall.LastError;
+        if (error == 0 && Syscall.Listen(fd, options.Socket.Backlog) != 0) error = Syscall.LastError;
         // Set only now: until this socket listens, a port that is in use must be an error, even if its owner shares it.
         if (error == 0 && listener.Sharing == PortSharing.Opens)
             error = Syscall.SetOption(fd, SocketAbi.SOL_SOCKET, SocketAbi.SO_REUSEPORT, 1);
@@ -125,7 +125,7 @@ internal static unsafe class SocketFactory
     // Safe: as in Listen.
     internal static int OpenToConnect(ConnectAttempt connector)
     {
-        int fd = Open(connector, connector.Target, SocketAbi.SOCK_STREAM, connector.Options.CreateSocket,
+        int fd = Open(connector, connector.Target, SocketAbi.SOCK_STREAM, connector.Options.CommonSocket.Create,
             out NetworkException? fault);
         connector.Fault = fault;
         if (fd < 0) return fd;
@@ -249,17 +249,17 @@ internal static unsafe class SocketFactory
     {
         EndPoint endPoint = listener.EndPoint;
         ServerOptions options = listener.Options;
-        Socket? socket = CreateSocket(listener, endPoint, SocketType.Stream, options.CreateSocket,
+        Socket? socket = CreateSocket(listener, endPoint, SocketType.Stream, options.Socket.Create,
             out NetworkException? fault);
         listener.Fault = fault;
         if (socket is null) return null;
         try
         {
             if (endPoint is IPEndPoint { AddressFamily: AddressFamily.InterNetworkV6 } ip)
-                socket.DualMode = options.DualMode && ip.Address.Equals(IPAddress.IPv6Any);
+                socket.DualMode = options.Socket.DualMode && ip.Address.Equals(IPAddress.IPv6Any);
             if ((listener.Fault = SocketOptions.ApplyTo(listener, new RawSocket(0, socket))) is not null) return null;
-            Bind(socket, endPoint, options.RemoveStaleUnixPath);
-            socket.Listen(options.Backlog);
+            Bind(socket, endPoint, options.Socket.RemoveStaleUnixPath);
+            socket.Listen(options.Socket.Backlog);
             // As in Listen.
             if (listener.Sharing == PortSharing.Opens)
                 socket.SetRawSocketOption(SocketAbi.SOL_SOCKET, SocketAbi.SO_REUSEPORT, BitConverter.GetBytes(1));

@@ -41,19 +41,19 @@ internal unsafe ref struct SocketOptions
         {
             // The portable engine's sockets set ReuseAddress in every bind. The .NET option of that name is not used,
             // because it also sets SO_REUSEPORT, and a second server would get the same port without an error.
-            if (options.ReuseAddress && socket.Handle is null)
+            if (options.Socket.ReuseAddress && socket.Handle is null)
                 target.Set("ReuseAddress", "SO_REUSEADDR", SocketAbi.SOL_SOCKET, SocketAbi.SO_REUSEADDR, 1);
-            if (options.ReusePort || listener.Sharing == PortSharing.Joins)
+            if (options.Socket.ReusePort || listener.Sharing == PortSharing.Joins)
                 target.Set("ReusePort", "SO_REUSEPORT", SocketAbi.SOL_SOCKET, SocketAbi.SO_REUSEPORT, 1);
-            if (options.ExclusiveAddressUse)
+            if (options.Socket.ExclusiveAddressUse)
                 target.Set("ExclusiveAddressUse", "SO_EXCLUSIVEADDRUSE", 0, 0, 1, SocketOptionLevel.Socket,
                     SocketOptionName.ExclusiveAddressUse);
-            if (options.FastOpenQueue > 0)
+            if (options.Socket.FastOpenQueue > 0)
                 target.Set("FastOpenQueue", "TCP_FASTOPEN", SocketAbi.IPPROTO_TCP, SocketAbi.TCP_FASTOPEN,
-                    options.FastOpenQueue);
-            if (options.DeferAccept > TimeSpan.Zero)
+                    options.Socket.FastOpenQueue);
+            if (options.Socket.DeferAccept > TimeSpan.Zero)
                 target.Set("DeferAccept", "TCP_DEFER_ACCEPT", SocketAbi.IPPROTO_TCP, SocketAbi.TCP_DEFER_ACCEPT,
-                    Seconds(options.DeferAccept));
+                    Seconds(options.Socket.DeferAccept));
         }
 
         target.SetCommon(options);
@@ -71,7 +71,7 @@ internal unsafe ref struct SocketOptions
         target.SetCommon(options);
         if (connector.Target is IPEndPoint)
         {
-            if (options is ClientOptions { FastOpen: true })
+            if (options is ClientOptions { Socket.FastOpen: true })
                 target.Set("FastOpen", "TCP_FASTOPEN_CONNECT", SocketAbi.IPPROTO_TCP,
                     SocketAbi.TCP_FASTOPEN_CONNECT, 1);
             // The port is chosen in the connect, so that each target has its own range of local ports. A kernel without
@@ -88,7 +88,9 @@ internal unsafe ref struct SocketOptions
     /// Other systems do not guarantee it.
     /// </summary>
     internal static bool AreInherited(EndPoint endPoint, ConnectionOptions options) =>
-        endPoint is IPEndPoint ? KernelProbe.IsLinux : options is { ReceiveBufferBytes: 0, SendBufferBytes: 0 };
+        endPoint is IPEndPoint
+            ? KernelProbe.IsLinux
+            : options is { CommonSocket.ReceiveBufferBytes: 0, CommonSocket.SendBufferBytes: 0 };
 
     /// <summary>
     /// Sets options that an accepted socket has not inherited, then calls the hook. Returns the failure, or null.
@@ -111,27 +113,30 @@ internal unsafe ref struct SocketOptions
     {
         if (_endPoint is IPEndPoint ip)
         {
-            if (options.NoDelay)
+            if (options.CommonSocket.NoDelay)
                 Set("NoDelay", "TCP_NODELAY", SocketAbi.IPPROTO_TCP, SocketAbi.TCP_NODELAY, 1, SocketOptionLevel.Tcp,
                     SocketOptionName.NoDelay);
-            if (options.KeepAlive) SetKeepAlive(options);
-            if (options.UserTimeout > TimeSpan.Zero)
+            if (options.CommonSocket.KeepAlive) SetKeepAlive(options);
+            if (options.CommonSocket.UserTimeout > TimeSpan.Zero)
                 Set("UserTimeout", "TCP_USER_TIMEOUT", SocketAbi.IPPROTO_TCP, SocketAbi.TCP_USER_TIMEOUT,
-                    (int)options.UserTimeout.TotalMilliseconds);
-            if (options.TypeOfService > 0) SetTypeOfService(ip, options.TypeOfService);
-            if (options.Mark != 0) Set("Mark", "SO_MARK", SocketAbi.SOL_SOCKET, SocketAbi.SO_MARK, (int)options.Mark);
-            if (options.BusyPoll > TimeSpan.Zero)
+                    (int)options.CommonSocket.UserTimeout.TotalMilliseconds);
+            if (options.CommonSocket.TypeOfService > 0) SetTypeOfService(ip, options.CommonSocket.TypeOfService);
+            if (options.CommonSocket.Mark != 0)
+                Set("Mark", "SO_MARK", SocketAbi.SOL_SOCKET, SocketAbi.SO_MARK, (int)options.CommonSocket.Mark);
+            if (options.CommonSocket.BusyPoll > TimeSpan.Zero)
                 Set("BusyPoll", "SO_BUSY_POLL", SocketAbi.SOL_SOCKET, SocketAbi.SO_BUSY_POLL,
-                    (int)options.BusyPoll.TotalMicroseconds);
-            if (options.BindToDevice is { } device) SetDevice(device);
-            if (options.FreeBind) Set("FreeBind", "IP_FREEBIND", SocketAbi.IPPROTO_IP, SocketAbi.IP_FREEBIND, 1);
+                    (int)options.CommonSocket.BusyPoll.TotalMicroseconds);
+            if (options.CommonSocket.BindToDevice is { } device) SetDevice(device);
+            if (options.CommonSocket.FreeBind)
+                Set("FreeBind", "IP_FREEBIND", SocketAbi.IPPROTO_IP, SocketAbi.IP_FREEBIND, 1);
         }
 
-        if (options.ReceiveBufferBytes > 0)
+        if (options.CommonSocket.ReceiveBufferBytes > 0)
             Set("ReceiveBufferBytes", "SO_RCVBUF", SocketAbi.SOL_SOCKET, SocketAbi.SO_RCVBUF,
-                options.ReceiveBufferBytes, SocketOptionLevel.Socket, SocketOptionName.ReceiveBuffer);
-        if (options.SendBufferBytes > 0)
-            Set("SendBufferBytes", "SO_SNDBUF", SocketAbi.SOL_SOCKET, SocketAbi.SO_SNDBUF, options.SendBufferBytes,
+                options.CommonSocket.ReceiveBufferBytes, SocketOptionLevel.Socket, SocketOptionName.ReceiveBuffer);
+        if (options.CommonSocket.SendBufferBytes > 0)
+            Set("SendBufferBytes", "SO_SNDBUF", SocketAbi.SOL_SOCKET, SocketAbi.SO_SNDBUF,
+                options.CommonSocket.SendBufferBytes,
                 SocketOptionLevel.Socket, SocketOptionName.SendBuffer);
     }
 
@@ -139,14 +144,16 @@ internal unsafe ref struct SocketOptions
     {
         Set("KeepAlive", "SO_KEEPALIVE", SocketAbi.SOL_SOCKET, SocketAbi.SO_KEEPALIVE, 1, SocketOptionLevel.Socket,
             SocketOptionName.KeepAlive);
-        if (options.KeepAliveTime > TimeSpan.Zero)
+        if (options.CommonSocket.KeepAliveTime > TimeSpan.Zero)
             Set("KeepAliveTime", "TCP_KEEPIDLE", SocketAbi.IPPROTO_TCP, SocketAbi.TCP_KEEPIDLE,
-                Seconds(options.KeepAliveTime), SocketOptionLevel.Tcp, SocketOptionName.TcpKeepAliveTime);
-        if (options.KeepAliveInterval > TimeSpan.Zero)
+                Seconds(options.CommonSocket.KeepAliveTime), SocketOptionLevel.Tcp, SocketOptionName.TcpKeepAliveTime);
+        if (options.CommonSocket.KeepAliveInterval > TimeSpan.Zero)
             Set("KeepAliveInterval", "TCP_KEEPINTVL", SocketAbi.IPPROTO_TCP, SocketAbi.TCP_KEEPINTVL,
-                Seconds(options.KeepAliveInterval), SocketOptionLevel.Tcp, SocketOptionName.TcpKeepAliveInterval);
-        if (options.KeepAliveCount > 0)
-            Set("KeepAliveCount", "TCP_KEEPCNT", SocketAbi.IPPROTO_TCP, SocketAbi.TCP_KEEPCNT, options.KeepAliveCount,
+                Seconds(options.CommonSocket.KeepAliveInterval), SocketOptionLevel.Tcp,
+                SocketOptionName.TcpKeepAliveInterval);
+        if (options.CommonSocket.KeepAliveCount > 0)
+            Set("KeepAliveCount", "TCP_KEEPCNT", SocketAbi.IPPROTO_TCP, SocketAbi.TCP_KEEPCNT,
+                options.CommonSocket.KeepAliveCount,
                 SocketOptionLevel.Tcp, SocketOptionName.TcpKeepAliveRetryCount);
     }
 
@@ -215,7 +222,7 @@ internal unsafe ref struct SocketOptions
     private static NetworkException? CallHook(SocketRole role, RawSocket socket, EndPoint endPoint,
         ConnectionOptions options)
     {
-        if (options.OnSocketCreated is not { } hook) return null;
+        if (options.CommonSocket.OnCreated is not { } hook) return null;
         SocketOptions target = new(socket, endPoint);
         try
         {

@@ -845,7 +845,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome, IR
     internal void OfferQueue(long length)
     {
         _knowsOfQueue = true;
-        if (_host.Options.SlowConsumer != SlowConsumer.Disconnect) return;
+        if (_host.Options.CommonLimits.SlowConsumer != SlowConsumer.Disconnect) return;
         ManualResetEventSlim offered = new();
         if (_loop.Mailbox.PostOffer(_connection, _generation, length, offered))
             _loop.Engine.AwaitOffer(_loop, offered, s_offerTime);
@@ -855,7 +855,8 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome, IR
 
     private void CheckUnreadLimit(int taken)
     {
-        if (taken != 0 || _unread.Length < _host.Options.UnreadLimitBytes || (_holds & Holds.Reader) != 0) return;
+        if (taken != 0 || _unread.Length < _host.Options.CommonLimits.UnreadBytes || (_holds & Holds.Reader) != 0)
+            return;
         _host.NoteUnreadLimit(_session, _unread.Length);
         AbortWith(new CloseReason(CloseCause.UnreadLimit));
     }

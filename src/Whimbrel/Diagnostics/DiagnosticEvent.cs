@@ -41,7 +41,7 @@ public enum DiagnosticEventKind
 
     /// <summary>
     /// A broadcast was larger than a member's send limit and skipped that member; or a session left so much data
-    /// unconsumed that <see cref="ConnectionOptions.UnreadLimitBytes"/> ended its connection.
+    /// unconsumed that <see cref="ConnectionLimits.UnreadBytes"/> ended its connection.
     /// </summary>
     MessageTooLarge,
 

@@ -3,7 +3,7 @@ namespace Whimbrel;
 /// <summary>
 /// A session that receives whole messages: derive from it and override <see cref="OnFrame"/>. A frame inside one
 /// received block is not copied. Incomplete frames stay with the connection as unconsumed bytes, so
-/// <see cref="ConnectionOptions.UnreadLimitBytes"/> must have space for the largest.
+/// <see cref="ConnectionLimits.UnreadBytes"/> must have space for the largest.
 /// </summary>
 /// <param name="format">Format of messages in the stream, in both directions.</param>
 public abstract class FramedSession(FrameFormat format) : Session, IFrameTaker

@@ -23,7 +23,7 @@ public enum SocketRole
 }
 
 /// <summary>
-/// A new socket, as passed to <see cref="ConnectionOptions.OnSocketCreated"/>. Valid during the call only, so it cannot
+/// A new socket, as passed to <see cref="ConnectionSocketOptions.OnCreated"/>. Valid during the call only, so it cannot
 /// be stored. Do not keep or close the descriptor or make it blocking: the library owns it.
 /// </summary>
 // Safe: the only pointers are to integers on the stack of the call.

@@ -1,7 +1,7 @@
 namespace Whimbrel;
 
 /// <summary>
-/// Policy when a connection's send queue is at its limit (<see cref="ConnectionOptions.SendLimitBytes"/>). Does not
+/// Policy when a connection's send queue is at its limit (<see cref="ConnectionLimits.SendBytes"/>). Does not
 /// apply to a message larger than the limit itself. Under each policy <c>Send</c> then throws, a broadcast skips the
 /// member and counts it, and <c>SendAsync</c> sends the message in parts.
 /// </summary>

@@ -4,8 +4,8 @@ using Whimbrel.Connections;
 namespace Whimbrel;
 
 /// <summary>
-/// An accepted connection that has no session yet: the argument of <see cref="ServerOptions.Admit"/> and
-/// <see cref="ServerOptions.ChooseLoop"/>.
+/// An accepted connection that has no session yet: the argument of <see cref="AcceptOptions.Admit"/> and
+/// <see cref="AcceptOptions.ChooseLoop"/>.
 /// </summary>
 public readonly struct AcceptedConnection
 {

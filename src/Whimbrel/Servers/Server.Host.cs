@@ -56,11 +56,11 @@ public partial class Server
             Tls = tls;
             if (options.Tls?.Certificate?.DateMistake(engine.UtcNow) is { } old)
                 NoteCertificate($"{old}. Clients will refuse it. Create one: whimbrel certs");
-            _admit = options.Admit;
-            _chooseLoop = options.ChooseLoop;
+            _admit = options.Accept.Admit;
+            _chooseLoop = options.Accept.ChooseLoop;
             // One listener, until short connections have been measured with both.
-            Scheme = options.AcceptScheme == AcceptScheme.Auto ? AcceptScheme.OneListener : options.AcceptScheme;
-            _placement = options.Placement != Placement.Auto ? options.Placement
+            Scheme = options.Accept.Scheme == AcceptScheme.Auto ? AcceptScheme.OneListener : options.Accept.Scheme;
+            _placement = options.Accept.Placement != Placement.Auto ? options.Accept.Placement
                 : Scheme == AcceptScheme.ListenerPerLoop ? Placement.AcceptingLoop
                 : Placement.RoundRobin;
             RenewAcceptLimit();
@@ -176,7 +176,7 @@ public partial class Server
                 return;
             }
 
-            if (_owner.Options.AcceptLimit > 0 && !TakeOneOfLimit())
+            if (_owner.Options.Accept.Limit > 0 && !TakeOneOfLimit())
             {
                 Drop(listener, socket);
                 Interlocked.Increment(ref _rejected);
@@ -238,7 +238,7 @@ public partial class Server
                 NoteUserException(what, "", exception, "That connection was closed; accepting continues.");
         }
 
-        internal void RenewAcceptLimit() => Volatile.Write(ref _acceptsLeft, _owner.Options.AcceptLimit);
+        internal void RenewAcceptLimit() => Volatile.Write(ref _acceptsLeft, _owner.Options.Accept.Limit);
 
         /// <summary>
         /// Takes one connection of the accept limit. The last one ends accepting; connections accepted in the meantime

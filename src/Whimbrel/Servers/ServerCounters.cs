@@ -6,10 +6,10 @@ namespace Whimbrel;
 /// </summary>
 /// <param name="Sessions">Number of sessions that are connected, starting or ending.</param>
 /// <param name="Accepted">Number of accepted connections.</param>
-/// <param name="Rejected">Number of connections closed at once because <see cref="ServerOptions.MaxConnections"/> or
-/// <see cref="ServerOptions.AcceptLimit"/> was reached.</param>
-/// <param name="Refused">Number of connections closed at once because <see cref="ServerOptions.Admit"/> returned false,
-/// or it or <see cref="ServerOptions.ChooseLoop"/> threw.</param>
+/// <param name="Rejected">Number of connections closed at once because <see cref="ServerLimits.Connections"/> or
+/// <see cref="AcceptOptions.Limit"/> was reached.</param>
+/// <param name="Refused">Number of connections closed at once because <see cref="AcceptOptions.Admit"/> returned false,
+/// or it or <see cref="AcceptOptions.ChooseLoop"/> threw.</param>
 /// <param name="SlowConsumers">Number of sessions ended because their peer read too slowly.</param>
 /// <param name="BytesReceived">Number of bytes received.</param>
 /// <param name="BytesSent">Number of bytes passed to the kernel.</param>
@@ -27,7 +27,7 @@ namespace Whimbrel;
 /// <param name="Shed">Number of connections closed at once, without checks, because
 /// <see cref="EngineOptions.DescriptorMargin"/> or the process's limit was reached.</param>
 /// <param name="UserExceptions">Number of caught exceptions of application code: overrides of sessions, the factory,
-/// <see cref="ServerOptions.Admit"/>, <see cref="ServerOptions.ChooseLoop"/>, stream handlers, events of the
+/// <see cref="AcceptOptions.Admit"/>, <see cref="AcceptOptions.ChooseLoop"/>, stream handlers, events of the
 /// server.</param>
 /// <param name="BroadcastsDropped">Number of broadcast messages that a session missed, counted for each session: at its
 /// limit, or with a waiting <c>SendAsync</c>.</param>

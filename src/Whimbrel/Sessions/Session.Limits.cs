@@ -12,7 +12,7 @@ public abstract partial class Session
     private TimeLimits? _limits;
 
     /// <summary>
-    /// Idle timeout of this session. <see cref="ConnectionOptions.IdleTimeout"/> until it is set; zero disables it.
+    /// Idle timeout of this session. <see cref="ConnectionTimeouts.Idle"/> until it is set; zero disables it.
     /// Setting it restarts its time. Any thread. Ends with the session: in a hand-over the next session has its own.
     /// </summary>
     /// <exception cref="ArgumentOutOfRangeException">The value is neither zero nor 100 ms to 7 days.</exception>
@@ -23,7 +23,7 @@ public abstract partial class Session
     }
 
     /// <summary>
-    /// Receive timeout of this session. <see cref="ConnectionOptions.ReceiveTimeout"/> until it is set; zero disables
+    /// Receive timeout of this session. <see cref="ConnectionTimeouts.Receive"/> until it is set; zero disables
     /// it. Otherwise as <see cref="IdleTimeout"/>.
     /// </summary>
     /// <exception cref="ArgumentOutOfRangeException">The value is neither zero nor 100 ms to 7 days.</exception>
@@ -34,7 +34,7 @@ public abstract partial class Session
     }
 
     /// <summary>
-    /// Send timeout of this session. <see cref="ConnectionOptions.SendTimeout"/> until it is set; zero disables it.
+    /// Send timeout of this session. <see cref="ConnectionTimeouts.Send"/> until it is set; zero disables it.
     /// Otherwise as <see cref="IdleTimeout"/>.
     /// </summary>
     /// <exception cref="ArgumentOutOfRangeException">The value is neither zero nor 100 ms to 7 days.</exception>
@@ -96,9 +96,9 @@ public abstract partial class Session
         ConnectionOptions options = shard.Options;
         if (_limits is null && !shard.HasTimeouts) return null;
         TimeLimits limits = _limits ?? NewLimits();
-        limits.SetDefault(TimeLimit.Idle, Loop.WholeMs(options.IdleTimeout));
-        limits.SetDefault(TimeLimit.Receive, Loop.WholeMs(options.ReceiveTimeout));
-        limits.SetDefault(TimeLimit.Send, Loop.WholeMs(options.SendTimeout));
+        limits.SetDefault(TimeLimit.Idle, Loop.WholeMs(options.CommonTimeouts.Idle));
+        limits.SetDefault(TimeLimit.Receive, Loop.WholeMs(options.CommonTimeouts.Receive));
+        limits.SetDefault(TimeLimit.Send, Loop.WholeMs(options.CommonTimeouts.Send));
         return limits;
     }
 
@@ -114,9 +114,9 @@ public abstract partial class Session
         if (_host?.Options is not { } options) return TimeSpan.Zero;
         return which switch
         {
-            TimeLimit.Idle => options.IdleTimeout,
-            TimeLimit.Receive => options.ReceiveTimeout,
-            _ => options.SendTimeout,
+            TimeLimit.Idle => options.CommonTimeouts.Idle,
+            TimeLimit.Receive => options.CommonTimeouts.Receive,
+            _ => options.CommonTimeouts.Send,
         };
     }
 

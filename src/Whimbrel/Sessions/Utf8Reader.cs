@@ -8,7 +8,7 @@ namespace Whimbrel;
 /// Reads text from unread bytes, for <see cref="Session.OnData"/>: consumes complete lines or complete characters and
 /// leaves the rest, which the connection keeps and passes again. It has no state, so a character may arrive in any
 /// number of pieces. Invalid bytes become U+FFFD. The maximum line length is the connection's
-/// <see cref="ConnectionOptions.UnreadLimitBytes"/>.
+/// <see cref="ConnectionLimits.UnreadBytes"/>.
 /// </summary>
 public ref struct Utf8Reader
 {

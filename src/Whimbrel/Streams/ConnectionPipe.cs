@@ -26,7 +26,7 @@ namespace Whimbrel;
 /// the data received before, then throw <see cref="NetworkException"/>, an <see cref="IOException"/> with code and
 /// category.</item>
 /// <item>A flush sends all written data as one message. It completes when the data is queued, and waits for space while
-/// <see cref="ConnectionOptions.SendLimitBytes"/> are pending. If the connection accepts no more data, it is completed
+/// <see cref="ConnectionLimits.SendBytes"/> are pending. If the connection accepts no more data, it is completed
 /// (IsCompleted), and the written data is dropped.</item>
 /// <item>After a read or flush was cancelled, by its token or by CancelPending, the pipe stays usable: no received data
 /// is lost, and flushed data is still sent in order. If the token is cancelled before the flush, the written data stays

@@ -24,7 +24,7 @@ namespace Whimbrel;
 /// throw <see cref="NetworkException"/>, an <see cref="IOException"/> with code and category.</item>
 /// <item>Several threads may write at the same time: each write stays in one piece, and those of one thread keep their
 /// order. A write completes when its data is queued and the memory may be reused; it waits for space while
-/// <see cref="ConnectionOptions.SendLimitBytes"/> are pending. If it is cancelled or times out before its first part,
+/// <see cref="ConnectionLimits.SendBytes"/> are pending. If it is cancelled or times out before its first part,
 /// nothing is sent; after that it aborts the connection (contract 6).</item>
 /// <item>Queued data is sent at the end of the turn: Flush has no effect.</item>
 /// <item>The synchronous members block, with <see cref="ReadTimeout"/> and <see cref="WriteTimeout"/>. On a loop's

@@ -164,7 +164,7 @@ public sealed class TlsOptions
 
     /// <summary>
     /// Maximum time for a handshake. For a client it begins when the connect has ended, and is not part of
-    /// <see cref="ClientOptions.ConnectTimeout"/>. 100 ms to 10 minutes; default 10 s.
+    /// <see cref="ClientTimeouts.Connect"/>. 100 ms to 10 minutes; default 10 s.
     /// </summary>
     public TimeSpan HandshakeTimeout { get; init; } = TimeSpan.FromSeconds(10);
 

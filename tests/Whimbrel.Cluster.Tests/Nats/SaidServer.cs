@@ -16,7 +16,7 @@ internal sealed class SaidServer : IAsyncDisposable
         {
             Engine = engine,
             EndPoint = new IPEndPoint(IPAddress.Loopback, 0),
-            SendLimitBytes = 64 << 20
+            Limits = new() { SendBytes = 64 << 20 }
         }, () => new Guest(this, greeting, answer));
 
     internal string Address => $"nats://node:secret@{_server.EndPoint}";

@@ -23,7 +23,7 @@ public sealed class RedisTroubleTests : TroubleTests
         {
             Engine = Engine,
             EndPoint = new IPEndPoint(IPAddress.Loopback, 0),
-            SendLimitBytes = 64 << 20
+            Limits = new() { SendBytes = 64 << 20 }
         }, () => new Guest(answer)));
         await server.StartAsync();
         return $"redis://:secret@{server.EndPoint}";

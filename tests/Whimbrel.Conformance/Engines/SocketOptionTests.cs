@@ -21,26 +21,32 @@ public sealed class MemorySocketOptions() : Suite(Transport.MemoryTcp)
         {
             Engine = rig.Engine,
             EndPoint = rig.NewAddress(),
-            KeepAlive = true,
-            Mark = 7,
-            FastOpenQueue = 16,
-            BindToDevice = "eth7",
-            OnSocketCreated = Refuse,
-            CreateSocket = static _ => throw new NotSupportedException("there is no socket")
+            Socket = new()
+            {
+                KeepAlive = true,
+                Mark = 7,
+                FastOpenQueue = 16,
+                BindToDevice = "eth7",
+                OnCreated = Refuse,
+                Create = static _ => throw new NotSupportedException("there is no socket")
+            }
         });
         RecordingClient client = rig.MakeClient(new ClientOptions
         {
             Engine = rig.Engine,
             EndPoint = server.EndPoint,
-            FastOpen = true,
-            TypeOfService = 8,
-            OnSocketCreated = Refuse
+            Socket = new() { FastOpen = true, TypeOfService = 8, OnCreated = Refuse }
         });
         rig.Connect(client);
         Assert.Null(server.Connected().Socket);
         Assert.Null(server.Socket);
         ServerOptions wrong =
-            new() { Engine = rig.Engine, EndPoint = rig.NewAddress(), KeepAlive = true, KeepAliveCount = 128 };
+            new()
+            {
+                Engine = rig.Engine,
+                EndPoint = rig.NewAddress(),
+                Socket = new() { KeepAlive = true, KeepAliveCount = 128 }
+            };
         Assert.Contains("KeepAliveCount = 128",
             Assert.Throws<ArgumentException>(() => wrong.Validate(rig.Engine)).Message, StringComparison.Ordinal);
     });

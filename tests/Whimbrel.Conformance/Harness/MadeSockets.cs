@@ -8,7 +8,7 @@ public sealed class MadeSockets
 {
     private readonly ConcurrentQueue<(SocketRole Role, int Descriptor)> _made = new();
 
-    /// <summary>Value for <see cref="ConnectionOptions.OnSocketCreated"/>.</summary>
+    /// <summary>Value for <see cref="ConnectionSocketOptions.OnCreated"/>.</summary>
     public void Report(NewSocket socket) => _made.Enqueue((socket.Role, (int)socket.Descriptor));
 
     public IReadOnlyList<SocketRole> Roles => [.. _made.Select(static m => m.Role)];

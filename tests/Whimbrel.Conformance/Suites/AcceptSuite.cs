@@ -44,7 +44,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
             {
                 Engine = rig.Engine,
                 EndPoint = rig.NewAddress(),
-                Placement = Placement.RoundRobin
+                Accept = new() { Placement = Placement.RoundRobin }
             });
             for (int i = 0; i < 6; i++) Echo(ConnectAndWait(rig, server));
             Assert.Equal([2, 2, 2], PerLoop(server, rig));
@@ -59,7 +59,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
             {
                 Engine = rig.Engine,
                 EndPoint = rig.NewAddress(),
-                ChooseLoop = _ => rig.Engine.GetLoop(0)
+                Accept = new() { ChooseLoop = _ => rig.Engine.GetLoop(0) }
             });
             for (int i = 0; i < 4; i++) ConnectAndWait(rig, other);
             Assert.Equal([4, 0, 0], PerLoop(other, rig));
@@ -67,7 +67,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
             {
                 Engine = rig.Engine,
                 EndPoint = rig.NewAddress(),
-                Placement = Placement.LeastLoaded
+                Accept = new() { Placement = Placement.LeastLoaded }
             });
             for (int i = 0; i < 8; i++) Echo(ConnectAndWait(rig, server));
             Assert.Equal([0, 4, 4], PerLoop(server, rig));
@@ -89,7 +89,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
             {
                 Engine = rig.Engine,
                 EndPoint = rig.NewAddress(),
-                Placement = Placement.LeastLoaded
+                Accept = new() { Placement = Placement.LeastLoaded }
             });
             for (int i = 0; i < 6; i++)
             {
@@ -111,11 +111,14 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
         {
             Engine = rig.Engine,
             EndPoint = rig.NewAddress(),
-            Placement = Placement.AcceptingLoop,
-            Admit = arrival =>
+            Accept = new()
             {
-                accepting.Enqueue(arrival.Loop);
-                return true;
+                Placement = Placement.AcceptingLoop,
+                Admit = arrival =>
+                {
+                    accepting.Enqueue(arrival.Loop);
+                    return true;
+                },
             },
         });
         for (int i = 0; i < 5; i++) Echo(ConnectAndWait(rig, server));
@@ -133,11 +136,14 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
             {
                 Engine = rig.Engine,
                 EndPoint = rig.NewAddress(),
-                ChooseLoop = arrival =>
+                Accept = new()
                 {
-                    if (!arrival.Loop.IsCurrent) Interlocked.Increment(ref wrongThreads);
-                    seen.Enqueue(arrival);
-                    return rig.Engine.GetLoop(seen.Count % 2 == 1 ? 2 : 1);
+                    ChooseLoop = arrival =>
+                    {
+                        if (!arrival.Loop.IsCurrent) Interlocked.Increment(ref wrongThreads);
+                        seen.Enqueue(arrival);
+                        return rig.Engine.GetLoop(seen.Count % 2 == 1 ? 2 : 1);
+                    },
                 },
             });
             Peer[] peers = [.. Enumerable.Range(0, 4).Select(_ => ConnectAndWait(rig, server))];
@@ -159,12 +165,15 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
         {
             Engine = rig.Engine,
             EndPoint = rig.NewAddress(),
-            ChooseLoop = arrival => (++asked % 4) switch
+            Accept = new()
             {
-                1 => throw new InvalidDataException("no choice"),
-                2 => null!,
-                3 => Engine.Default.GetLoop(0),
-                _ => arrival.Loop,
+                ChooseLoop = arrival => (++asked % 4) switch
+                {
+                    1 => throw new InvalidDataException("no choice"),
+                    2 => null!,
+                    3 => Engine.Default.GetLoop(0),
+                    _ => arrival.Loop,
+                },
             },
         });
         for (int i = 0; i < 3; i++) rig.ConnectPeer(server.EndPoint!).EndsInReset();
@@ -190,10 +199,13 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
         {
             Engine = rig.Engine,
             EndPoint = rig.NewAddress(),
-            Admit = arrival =>
+            Accept = new()
             {
-                remote = arrival.RemoteEndPoint;
-                return Interlocked.Increment(ref asked) > 2;
+                Admit = arrival =>
+                {
+                    remote = arrival.RemoteEndPoint;
+                    return Interlocked.Increment(ref asked) > 2;
+                },
             },
         });
         for (int i = 1; i <= 2; i++)
@@ -221,7 +233,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
         {
             Engine = rig.Engine,
             EndPoint = rig.NewAddress(),
-            Admit = _ => ++asked > 1 ? true : throw new InvalidDataException("bad filter"),
+            Accept = new() { Admit = _ => ++asked > 1 ? true : throw new InvalidDataException("bad filter") },
         });
         rig.ConnectPeer(server.EndPoint!).EndsInReset();
         Echo(ConnectAndWait(rig, server));
@@ -238,8 +250,8 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
         {
             Engine = rig.Engine,
             EndPoint = rig.NewAddress(),
-            MaxConnections = 1,
-            Admit = _ => Interlocked.Increment(ref asked) > 0,
+            Limits = new() { Connections = 1 },
+            Accept = new() { Admit = _ => Interlocked.Increment(ref asked) > 0 },
         });
         ConnectAndWait(rig, server);
         rig.ConnectPeer(server.EndPoint!).EndsInReset();
@@ -258,8 +270,8 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
         {
             Engine = rig.Engine,
             EndPoint = rig.NewAddress(),
-            MaxConnections = 5,
-            AcceptScheme = scheme
+            Limits = new() { Connections = 5 },
+            Accept = new() { Scheme = scheme }
         });
         // One below the limit, and at the limit: all are served.
         List<Peer> peers = [.. Enumerable.Range(0, 5).Select(_ => rig.ConnectPeer(server.EndPoint!))];
@@ -280,8 +292,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
         {
             Engine = rig.Engine,
             EndPoint = rig.NewAddress(),
-            AcceptLimit = 3,
-            AcceptScheme = scheme
+            Accept = new() { Limit = 3, Scheme = scheme }
         });
         List<Peer> peers = [ConnectAndWait(rig, server), ConnectAndWait(rig, server)];
         Assert.True(server.IsAccepting);
@@ -306,7 +317,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
         rig =>
         {
             RecordingServer server = rig.Serve(s_echo,
-                new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), AcceptLimit = 4 });
+                new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), Accept = new() { Limit = 4 } });
             List<Peer> peers = [];
             // While the loop is busy they wait in the backlog, and are accepted together.
             rig.OnLoop(rig.Engine.GetLoop(0),
@@ -331,8 +342,11 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
         {
             Engine = rig.Engine,
             EndPoint = rig.NewAddress(),
-            AcceptScheme = AcceptScheme.ListenerPerLoop,
-            Admit = arrival => arrival.RemoteEndPoint is not { } peer || accepting.TryAdd(peer, arrival.Loop),
+            Accept = new()
+            {
+                Scheme = AcceptScheme.ListenerPerLoop,
+                Admit = arrival => arrival.RemoteEndPoint is not { } peer || accepting.TryAdd(peer, arrival.Loop),
+            },
         });
         Assert.Single(server.EndPoints);
         // A Unix path cannot be shared: there is one listener.
@@ -356,8 +370,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
         {
             Engine = rig.Engine,
             EndPoint = rig.NewAddress(),
-            AcceptScheme = AcceptScheme.ListenerPerLoop,
-            ChooseLoop = _ => rig.Engine.GetLoop(1),
+            Accept = new() { Scheme = AcceptScheme.ListenerPerLoop, ChooseLoop = _ => rig.Engine.GetLoop(1) },
         });
         for (int i = 0; i < 8; i++) Echo(ConnectAndWait(rig, server));
         Assert.Equal([0, 8], PerLoop(server, rig));
@@ -372,10 +385,20 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
         {
             if (rig.IsUnix) return;
             RecordingServer holder = rig.Serve(s_echo,
-                new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), AcceptScheme = first });
+                new ServerOptions
+                {
+                    Engine = rig.Engine,
+                    EndPoint = rig.NewAddress(),
+                    Accept = new() { Scheme = first }
+                });
             int listeners = rig.Engine.Loops.Sum(static l => l.ResidentCount);
             RecordingServer server = rig.MakeServer(null,
-                new ServerOptions { Engine = rig.Engine, EndPoint = holder.EndPoint, AcceptScheme = second });
+                new ServerOptions
+                {
+                    Engine = rig.Engine,
+                    EndPoint = holder.EndPoint,
+                    Accept = new() { Scheme = second }
+                });
             NetworkException e = Assert.Throws<NetworkException>(() => rig.Await(server.StartAsync()));
             Assert.Equal(ErrorCategory.Bind, e.Error.Category);
             Assert.Equal(listeners, rig.Engine.Loops.Sum(static l => l.ResidentCount));
@@ -391,7 +414,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
         {
             Engine = rig.Engine,
             EndPoints = [rig.NewAddress(), rig.NewAddress()],
-            AcceptScheme = AcceptScheme.ListenerPerLoop
+            Accept = new() { Scheme = AcceptScheme.ListenerPerLoop }
         });
         Assert.Equal(2, server.EndPoints.Distinct().Count());
         for (int i = 0; i < 20; i++) Echo(rig.ConnectPeer(server.EndPoints[i % 2]));
@@ -408,7 +431,12 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
         for (int round = 0; round < 3; round++)
         {
             RecordingServer server = rig.Serve(s_echo,
-                new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), AcceptScheme = scheme });
+                new ServerOptions
+                {
+                    Engine = rig.Engine,
+                    EndPoint = rig.NewAddress(),
+                    Accept = new() { Scheme = scheme }
+                });
             List<Peer> peers = [];
             Task? stopped = null;
             // Opened while that loop is busy, so that they wait in its backlog; the loop learns of the stop before it
@@ -489,7 +517,12 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
         Run(rig =>
         {
             RecordingServer server = rig.MakeServer(static s => s.AtReceived = static (x, data) => x.Send(data),
-                new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), AcceptAtStart = false });
+                new ServerOptions
+                {
+                    Engine = rig.Engine,
+                    EndPoint = rig.NewAddress(),
+                    Accept = new() { AtStart = false }
+                });
             for (int life = 0; life < 2; life++)
             {
                 rig.Await(server.StartAsync());
@@ -524,8 +557,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
         {
             Engine = rig.Engine,
             EndPoint = rig.NewAddress(),
-            AcceptAtStart = false,
-            AcceptScheme = AcceptScheme.ListenerPerLoop
+            Accept = new() { AtStart = false, Scheme = AcceptScheme.ListenerPerLoop }
         });
         ValueTask accepting = default;
         server.OnEvent = what =>
@@ -544,7 +576,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
     {
         Assert.SkipWhen(rig.Tls != TlsKind.None, "A stop ends handshakes that are in progress.");
         RecordingServer server = rig.MakeServer(null,
-            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), AcceptAtStart = false });
+            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), Accept = new() { AtStart = false } });
         rig.Await(server.StartAsync());
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         ValueTask<StopReport> stopped = server.StopAsync();
@@ -641,8 +673,11 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
             {
                 Engine = rig.Engine,
                 EndPoint = rig.NewAddress(),
-                OnSocketCreated =
-                    socket => descriptor = socket.Role == SocketRole.Listener ? (int)socket.Descriptor : descriptor,
+                Socket = new()
+                {
+                    OnCreated =
+                        socket => descriptor = socket.Role == SocketRole.Listener ? (int)socket.Descriptor : descriptor,
+                },
             });
             Peer open = ConnectAndWait(rig, server);
             Assert.Equal(0, Syscall.Shutdown(descriptor, SocketAbi.SHUT_RD));

@@ -221,10 +221,8 @@ public abstract class BackPressureSuite(Transport transport) : TrafficSuite(tran
             {
                 Engine = rig.Engine,
                 EndPoint = listener.EndPoint,
-                SendLimitBytes = Large,
-                SlowConsumer = SlowConsumer.Wait,
-                BackPressure = option,
-                SendBufferBytes = 8192
+                Limits = new() { SendBytes = Large, SlowConsumer = SlowConsumer.Wait, BackPressure = option },
+                Socket = new() { SendBufferBytes = 8192 }
             },
             s => s.AtReceived = hook);
         RecordingSession session = rig.Connect(client);

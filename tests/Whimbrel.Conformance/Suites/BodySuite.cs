@@ -41,8 +41,8 @@ public abstract class BodySuite(Transport transport) : TrafficSuite(transport)
         {
             Engine = rig.Engine,
             EndPoint = rig.NewAddress(),
-            UnreadLimitBytes = 8 * 1024,
-            ReceiveBufferBytes = 8192
+            Limits = new() { UnreadBytes = 8 * 1024 },
+            Socket = new() { ReceiveBufferBytes = 8192 }
         };
         RecordingServer server =
             rig.Serve(s => s.AtData = BodyReader.Hook(isChunked, (_, b) => Volatile.Write(ref body, b)), options);

@@ -12,7 +12,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
         {
             Engine = rig.Engine,
             EndPoint = rig.NewAddress(),
-            DrainTimeout = TimeSpan.FromMilliseconds(milliseconds)
+            Timeouts = new() { Drain = TimeSpan.FromMilliseconds(milliseconds) }
         };
 
     [Fact, Contract(12)]
@@ -30,8 +30,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
             {
                 Engine = rig.Engine,
                 EndPoint = rig.NewAddress(),
-                DrainTimeout = TimeSpan.FromMilliseconds(100),
-                DrainLimit = TimeSpan.FromSeconds(1)
+                Timeouts = new() { Drain = TimeSpan.FromMilliseconds(100), DrainTotal = TimeSpan.FromSeconds(1) }
             });
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
@@ -56,8 +55,11 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
     [InlineData(5, 5, 5)]
     public void Draining_has_a_total_limit_also_without_the_option(int timeout, int limit, int expected) =>
         Assert.Equal(TimeSpan.FromSeconds(expected),
-            new ServerOptions { DrainTimeout = TimeSpan.FromSeconds(timeout), DrainLimit = TimeSpan.FromSeconds(limit) }
-                .DrainLimitOrDefault);
+            new ServerOptions
+            {
+                Timeouts = new() { Drain = TimeSpan.FromSeconds(timeout), DrainTotal = TimeSpan.FromSeconds(limit) }
+            }
+                .Timeouts.DrainTotalOrDefault);
 
     // ------------------------------------------------------------------ a protocol that says goodbye (12)
 
@@ -517,9 +519,9 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
             {
                 Engine = rig.Engine,
                 EndPoint = rig.NewAddress(),
-                DrainTimeout = TimeSpan.FromMilliseconds(600),
-                SendBufferBytes = 8192,
-                SendLimitBytes = 4 * Large
+                Timeouts = new() { Drain = TimeSpan.FromMilliseconds(600) },
+                Socket = new() { SendBufferBytes = 8192 },
+                Limits = new() { SendBytes = 4 * Large }
             });
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         using MemoryStream got = new();

@@ -45,8 +45,7 @@ public abstract class ConcurrencySuite(Transport transport) : Suite(transport)
                 {
                     Engine = rig.Engine,
                     EndPoint = rig.NewAddress(),
-                    SendLimitBytes = 64 * 1024,
-                    SlowConsumer = SlowConsumer.Disconnect
+                    Limits = new() { SendBytes = 64 * 1024, SlowConsumer = SlowConsumer.Disconnect }
                 });
             void Here(string name, RecordingSession x)
             {
@@ -141,7 +140,12 @@ public abstract class ConcurrencySuite(Transport transport) : Suite(transport)
                 {
                     for (int i = 0; i < 10; i++) server!.Broadcast(new byte[2000]);
                 },
-                new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitBytes = 4096 });
+                new ServerOptions
+                {
+                    Engine = rig.Engine,
+                    EndPoint = rig.NewAddress(),
+                    Limits = new() { SendBytes = 4096 }
+                });
             Peer[] peers = [.. Enumerable.Range(0, 5).Select(_ => rig.ConnectPeer(server.EndPoint!))];
             for (int i = 0; i < peers.Length; i++) server.Connected(i);
             rig.Until(() => server.Events.Count(static e => e == "connected") == 5, "all to be announced");
@@ -188,7 +192,7 @@ public abstract class ConcurrencySuite(Transport transport) : Suite(transport)
             {
                 Engine = rig.Engine,
                 EndPoint = rig.NewAddress(),
-                SlowConsumer = SlowConsumer.DropNewest
+                Limits = new() { SlowConsumer = SlowConsumer.DropNewest }
             });
         RecordingClient[] clients = [.. Enumerable.Range(0, 8)
             .Select(_ => rig.MakeClient(server.EndPoint!, static s => s.AtReceived = static (_, _) => { }))];

@@ -208,7 +208,7 @@ public abstract class ConnectSuite(Transport transport) : Suite(transport)
         {
             Engine = rig.Engine,
             EndPoints = [one, two!, rig.DeadAddress()],
-            ConnectTimeout = TimeSpan.FromMilliseconds(600)
+            Timeouts = new() { Connect = TimeSpan.FromMilliseconds(600) }
         });
         long start = rig.Engine.NowMs;
         NetworkException e = Fails(rig, client);
@@ -230,7 +230,7 @@ public abstract class ConnectSuite(Transport transport) : Suite(transport)
         {
             Engine = rig.Engine,
             EndPoints = [new IPEndPoint(IPAddress.IPv6Loopback, port), new IPEndPoint(IPAddress.Loopback, port)],
-            LocalEndPoint = new IPEndPoint(IPAddress.Loopback, 0)
+            Socket = new() { LocalEndPoint = new IPEndPoint(IPAddress.Loopback, 0) }
         }));
         Assert.Equal(new IPEndPoint(IPAddress.Loopback, port), session.RemoteEndPoint);
         Echoes(session);
@@ -238,7 +238,7 @@ public abstract class ConnectSuite(Transport transport) : Suite(transport)
         {
             Engine = rig.Engine,
             EndPoint = new IPEndPoint(IPAddress.IPv6Loopback, port),
-            LocalEndPoint = new IPEndPoint(IPAddress.Loopback, 0)
+            Socket = new() { LocalEndPoint = new IPEndPoint(IPAddress.Loopback, 0) }
         });
         Assert.Equal(ErrorCategory.Unreachable, Fails(rig, none).Error.Category);
     });
@@ -260,7 +260,7 @@ public abstract class ConnectSuite(Transport transport) : Suite(transport)
         {
             Engine = rig.Engine,
             EndPoints = [rig.DeadAddress(), rig.DeadAddress(), server.EndPoint!],
-            LocalEndPoint = local
+            Socket = new() { LocalEndPoint = local }
         }));
         Assert.Equal(local, session.LocalEndPoint);
         Echoes(session);
@@ -329,7 +329,7 @@ public abstract class ConnectSuite(Transport transport) : Suite(transport)
         {
             Engine = rig.Engine,
             EndPoint = silent,
-            ConnectTimeout = TimeSpan.FromMilliseconds(50)
+            Timeouts = new() { Connect = TimeSpan.FromMilliseconds(50) }
         });
         NetworkException e = Fails(rig, client);
         Assert.Equal(ErrorCategory.Timeout, e.Error.Category);

@@ -17,7 +17,12 @@ public abstract class ConnectionPipeSuite(Transport transport) : TrafficSuite(tr
     {
         int length = rig.IsVirtual ? 300_000 : Transport.IsDeep ? 1 << 30 : 4 * 1024 * 1024;
         using End here = Accept(rig,
-            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitBytes = 100_000 },
+            new ServerOptions
+            {
+                Engine = rig.Engine,
+                EndPoint = rig.NewAddress(),
+                Limits = new() { SendBytes = 100_000 }
+            },
             dials: true);
         ConnectionPipe there = here.Peer!;
         Task<bool>[] all =

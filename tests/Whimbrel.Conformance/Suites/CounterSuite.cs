@@ -259,8 +259,7 @@ public abstract class CounterSuite(Transport transport) : Suite(transport)
                 Engine = rig.Engine,
                 EndPoint = rig.NewAddress(),
                 CountSends = true,
-                SendLimitBytes = 8000,
-                SlowConsumer = SlowConsumer.DropNewest
+                Limits = new() { SendBytes = 8000, SlowConsumer = SlowConsumer.DropNewest }
             });
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
@@ -279,7 +278,7 @@ public abstract class CounterSuite(Transport transport) : Suite(transport)
         DateTimeOffset ended = default;
         RecordingServer server = rig.Serve(
             s => s.AtDisconnecting = (_, _) => ended = rig.Engine.UtcNow,
-            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), IdleTimeout = s_idle });
+            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), Timeouts = new() { Idle = s_idle } });
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         rig.Pass(s_idle / 2);
@@ -301,7 +300,7 @@ public abstract class CounterSuite(Transport transport) : Suite(transport)
     public void Bytes_in_either_direction_keep_a_connection() => Run(rig =>
     {
         RecordingServer server = rig.Serve(null,
-            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), IdleTimeout = s_idle });
+            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), Timeouts = new() { Idle = s_idle } });
         // If the machine was suspended for the limit, the server is right to close them: try again with others.
         for (int i = 0; !TryKeep(rig, server, first: 2 * i); i++)
             Assert.True(i < 100, "the machine stands still again and again");
@@ -358,7 +357,7 @@ public abstract class CounterSuite(Transport transport) : Suite(transport)
             {
                 Engine = rig.Engine,
                 EndPoint = rig.NewAddress(),
-                IdleTimeout = TimeSpan.FromMilliseconds(100)
+                Timeouts = new() { Idle = TimeSpan.FromMilliseconds(100) }
             });
         Peer closed = rig.ConnectPeer(on.EndPoint!);
         closed.Write("x");
@@ -382,7 +381,7 @@ public abstract class CounterSuite(Transport transport) : Suite(transport)
         {
             Engine = rig.Engine,
             EndPoint = server.EndPoint,
-            IdleTimeout = TimeSpan.FromMilliseconds(100)
+            Timeouts = new() { Idle = TimeSpan.FromMilliseconds(100) }
         }));
         Assert.Equal(CloseCause.IdleTimeout, session.End());
         Assert.Equal(CloseCause.PeerClosed, server.Session().End());
@@ -393,7 +392,12 @@ public abstract class CounterSuite(Transport transport) : Suite(transport)
         rig =>
         {
             RecordingServer server = rig.Serve(null,
-                new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), IdleTimeout = s_idle });
+                new ServerOptions
+                {
+                    Engine = rig.Engine,
+                    EndPoint = rig.NewAddress(),
+                    Timeouts = new() { Idle = s_idle }
+                });
             Peer first = rig.ConnectPeer(server.EndPoint!);
             server.Connected();
             rig.Pass(s_idle * 0.9);

@@ -232,7 +232,7 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
             {
                 Engine = rig.Engine,
                 EndPoint = rig.NewAddress(),
-                SendLimitBytes = 4096,
+                Limits = new() { SendBytes = 4096 },
                 OnDiagnosticEvent = static _ => throw new InvalidDataException("no")
             });
         for (int i = 0; i < 3; i++)
@@ -289,10 +289,13 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
                 {
                     Engine = rig.Engine,
                     EndPoint = rig.NewAddress(),
-                    SendLimitBytes = 8192,
-                    Admit = where == "Admit" ? _ => { Throw(); return true; } : null,
-                    ChooseLoop = where == "ChooseLoop" ? a => { Throw(); return rig.Engine.GetLoop(0); } : null,
-                    OnSocketCreated = where == "OnSocketCreated" && !rig.IsVirtual ? _ => Throw() : null,
+                    Limits = new() { SendBytes = 8192 },
+                    Accept = new()
+                    {
+                        Admit = where == "Admit" ? _ => { Throw(); return true; } : null,
+                        ChooseLoop = where == "ChooseLoop" ? a => { Throw(); return rig.Engine.GetLoop(0); } : null,
+                    },
+                    Socket = new() { OnCreated = where == "OnSocketCreated" && !rig.IsVirtual ? _ => Throw() : null },
                     OnDiagnosticEvent = _ => { if (where == "OnDiagnosticEvent") Throw(); },
                 });
             if (where == "event of the server") server.OnEvent = _ => Throw();

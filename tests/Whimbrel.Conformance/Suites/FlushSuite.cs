@@ -112,8 +112,8 @@ public abstract class FlushSuite(Transport transport) : TrafficSuite(transport)
             {
                 Engine = rig.Engine,
                 EndPoint = rig.NewAddress(),
-                SendLimitBytes = 4_000_000,
-                SendBufferBytes = 8192
+                Limits = new() { SendBytes = 4_000_000 },
+                Socket = new() { SendBufferBytes = 8192 }
             });
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");

@@ -304,7 +304,12 @@ public abstract class GatheringSuite(Transport transport) : TrafficSuite(transpo
                 // The close waits for the reserved space only, and no other entry follows.
                 isMoved = SpinWait.SpinUntil(() => x.BytesPending == 100, s_patience);
             },
-            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), DrainTimeout = forever });
+            new ServerOptions
+            {
+                Engine = rig.Engine,
+                EndPoint = rig.NewAddress(),
+                Timeouts = new() { Drain = forever }
+            });
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         peer.Write("x");

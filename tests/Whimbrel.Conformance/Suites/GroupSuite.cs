@@ -488,7 +488,12 @@ public abstract class GroupSuite(Transport transport) : TrafficSuite(transport)
     {
         (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(
             rig, 3,
-            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitBytes = 8 * 1024 * 1024 });
+            new ServerOptions
+            {
+                Engine = rig.Engine,
+                EndPoint = rig.NewAddress(),
+                Limits = new() { SendBytes = 8 * 1024 * 1024 }
+            });
         byte[] data = Pattern(length);
         At(rig, pairs[0].Session, onLoop, () => Assert.Equal(SendResult.Queued, server.Broadcast(data)));
         foreach ((_, Peer peer) in pairs) Assert.True(peer.Read(length).AsSpan().SequenceEqual(data));

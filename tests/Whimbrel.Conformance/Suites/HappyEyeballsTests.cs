@@ -138,8 +138,8 @@ public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
         {
             Engine = rig.Engine,
             EndPoints = [At(s_four1), At(s_four2)],
-            LocalEndPoint = IPEndPoint.Parse("192.0.2.9:4001"),
-            ConnectTimeout = TimeSpan.FromSeconds(3),
+            Socket = new() { LocalEndPoint = IPEndPoint.Parse("192.0.2.9:4001") },
+            Timeouts = new() { Connect = TimeSpan.FromSeconds(3) },
         });
         NetworkException e = Assert.Throws<NetworkException>(() => rig.Await(client.ConnectAsync()));
         Assert.Equal(ErrorCategory.Timeout, e.Error.Category);
@@ -160,7 +160,7 @@ public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
         {
             Engine = rig.Engine,
             Address = "tcp://silent:4000",
-            ConnectTimeout = TimeSpan.FromSeconds(7)
+            Timeouts = new() { Connect = TimeSpan.FromSeconds(7) }
         });
         long took = Time(rig, () =>
         {

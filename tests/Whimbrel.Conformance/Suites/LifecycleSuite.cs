@@ -86,7 +86,7 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
         {
             Engine = rig.Engine,
             EndPoint = silent,
-            ConnectTimeout = TimeSpan.FromMilliseconds(30)
+            Timeouts = new() { Connect = TimeSpan.FromMilliseconds(30) }
         });
         NetworkException e = Assert.Throws<NetworkException>(() => rig.Await(client.ConnectAsync()));
         Assert.Equal(ErrorCategory.Timeout, e.Error.Category);
@@ -391,7 +391,12 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
                     Volatile.Write(ref isOver, true);
                 }
             },
-            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitBytes = 4096 });
+            new ServerOptions
+            {
+                Engine = rig.Engine,
+                EndPoint = rig.NewAddress(),
+                Limits = new() { SendBytes = 4096 }
+            });
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
         // A peer that reads meanwhile could keep the queue from overflowing.
@@ -449,7 +454,12 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
     {
         RecordingServer server = rig.Serve(
             static s => s.AtReceived = static (_, _) => throw new InvalidDataException("thrown by the test"),
-            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitBytes = 4096 });
+            new ServerOptions
+            {
+                Engine = rig.Engine,
+                EndPoint = rig.NewAddress(),
+                Limits = new() { SendBytes = 4096 }
+            });
         RecordingClient? client = null;
         Peer? peer = null;
         if (first == "client disposes" || second == "client disposes") client = rig.MakeClient(server.EndPoint!);

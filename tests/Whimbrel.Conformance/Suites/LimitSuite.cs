@@ -207,10 +207,9 @@ public abstract class LimitSuite(Transport transport) : TrafficSuite(transport)
         {
             Engine = rig.Engine,
             EndPoint = rig.NewAddress(),
-            SendLimitBytes = Limit,
-            SlowConsumer = SlowConsumer.Wait,
-            SendBufferBytes = 8192,
-            DrainTimeout = how == "drain" ? brief : TimeSpan.FromMinutes(1),
+            Limits = new() { SendBytes = Limit, SlowConsumer = SlowConsumer.Wait },
+            Socket = new() { SendBufferBytes = 8192 },
+            Timeouts = new() { Drain = how == "drain" ? brief : TimeSpan.FromMinutes(1) },
         });
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();

@@ -27,7 +27,10 @@ public abstract class LoopSuite(Transport transport) : Suite(transport)
             {
                 Engine = rig.Engine,
                 EndPoint = rig.NewAddress(),
-                OnSocketCreated = s => accepted = s.Role == SocketRole.Accepted ? (int)s.Descriptor : accepted
+                Socket = new()
+                {
+                    OnCreated = s => accepted = s.Role == SocketRole.Accepted ? (int)s.Descriptor : accepted
+                }
             };
             RecordingServer server = rig.Serve(
                 s => s.AtReceived = (x, _) =>

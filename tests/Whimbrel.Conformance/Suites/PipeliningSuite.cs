@@ -88,8 +88,7 @@ public abstract class PipeliningSuite(Transport transport) : TrafficSuite(transp
                 {
                     Engine = rig.Engine,
                     EndPoint = rig.NewAddress(),
-                    SendLimitBytes = limit,
-                    SlowConsumer = SlowConsumer.DropNewest
+                    Limits = new() { SendBytes = limit, SlowConsumer = SlowConsumer.DropNewest }
                 };
             RecordingServer server = rig.Serve(
                 s => s.AtData = (x, unread) =>
@@ -172,7 +171,12 @@ public abstract class PipeliningSuite(Transport transport) : TrafficSuite(transp
                 x.PauseReceiving();
                 return 0;
             },
-            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendBufferBytes = 8192 });
+            new ServerOptions
+            {
+                Engine = rig.Engine,
+                EndPoint = rig.NewAddress(),
+                Socket = new() { SendBufferBytes = 8192 }
+            });
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         peer.Write("left");

@@ -296,8 +296,8 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
                 {
                     Engine = rig.Engine,
                     EndPoint = rig.NewAddress(),
-                    SendLimitBytes = 64 * 1024 * 1024,
-                    SendBufferBytes = 16 * 1024
+                    Limits = new() { SendBytes = 64 * 1024 * 1024 },
+                    Socket = new() { SendBufferBytes = 16 * 1024 }
                 });
             Peer peer = rig.ConnectPeer(server.EndPoint!);
             RecordingSession session = server.Connected();

@@ -11,7 +11,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
         rig.Until(() => session.BytesReceived >= count, $"{count} bytes to arrive");
 
     private static ServerOptions WithUnreadLimit(Rig rig, int limit) =>
-        new() { Engine = rig.Engine, EndPoint = rig.NewAddress(), UnreadLimitBytes = limit };
+        new() { Engine = rig.Engine, EndPoint = rig.NewAddress(), Limits = new() { UnreadBytes = limit } };
 
     [Fact, Contract(3)]
     public void Unconsumed_bytes_are_passed_again_followed_by_new_ones() => Run(rig =>

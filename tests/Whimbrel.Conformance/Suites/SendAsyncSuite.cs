@@ -614,8 +614,7 @@ public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transpo
         {
             Engine = rig.Engine,
             EndPoint = rig.NewAddress(),
-            SendLimitBytes = 2 * Total,
-            SlowConsumer = SlowConsumer.Wait
+            Limits = new() { SendBytes = 2 * Total, SlowConsumer = SlowConsumer.Wait }
         });
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
@@ -690,7 +689,7 @@ public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transpo
                 {
                     Engine = rig.Engine,
                     EndPoint = rig.NewAddress(),
-                    SlowConsumer = SlowConsumer.Wait
+                    Limits = new() { SlowConsumer = SlowConsumer.Wait }
                 });
             Peer[] peers = [.. Enumerable.Range(0, Sessions).Select(_ => rig.ConnectPeer(server.EndPoint!))];
             foreach (Peer peer in peers) peer.Write("x");

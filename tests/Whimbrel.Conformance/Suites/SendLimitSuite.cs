@@ -87,8 +87,7 @@ public abstract class SendLimitSuite(Transport transport) : TrafficSuite(transpo
             {
                 Engine = rig.Engine,
                 EndPoint = rig.NewAddress(),
-                SendLimitBytes = Limit,
-                AllowLargeMessages = !bySession
+                Limits = new() { SendBytes = Limit, AllowLargeMessages = !bySession }
             };
             RecordingServer server = rig.Serve(s => s.AtConnected = x => x.TakesLarge |= bySession, options);
             Peer peer = rig.ConnectPeer(server.EndPoint!);

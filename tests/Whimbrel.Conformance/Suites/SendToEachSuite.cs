@@ -138,7 +138,7 @@ public abstract class SendToEachSuite(Transport transport) : TrafficSuite(transp
             {
                 Engine = rig.Engine,
                 EndPoint = rig.NewAddress(),
-                SendLimitBytes = 8 * 1024 * 1024
+                Limits = new() { SendBytes = 8 * 1024 * 1024 }
             });
             Session[] all = SessionsOf(pairs);
             for (int t = 0; t < threads; t++)

@@ -8,7 +8,12 @@ namespace Whimbrel.Conformance;
 public abstract class SendingSuite(Transport transport) : Suite(transport)
 {
     private static ServerOptions WithLimit(Rig rig, int limit, SlowConsumer policy) =>
-        new() { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitBytes = limit, SlowConsumer = policy };
+        new()
+        {
+            Engine = rig.Engine,
+            EndPoint = rig.NewAddress(),
+            Limits = new() { SendBytes = limit, SlowConsumer = policy }
+        };
 
     [Fact, Contract(5)]
     public void Sends_of_a_callback_arrive_in_order() => Run(rig =>
@@ -429,8 +434,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         {
             Engine = rig.Engine,
             EndPoint = rig.NewAddress(),
-            SendLimitBytes = 100_000,
-            SlowConsumer = SlowConsumer.Wait
+            Limits = new() { SendBytes = 100_000, SlowConsumer = SlowConsumer.Wait }
         });
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
@@ -771,7 +775,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
             {
                 Engine = rig.Engine,
                 EndPoint = rig.NewAddress(),
-                DrainTimeout = TimeSpan.FromHours(1)
+                Timeouts = new() { Drain = TimeSpan.FromHours(1) }
             });
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         Assert.Empty(peer.ReadToEnd());
@@ -873,7 +877,12 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
                 Task<SendResult> waiting = x.SendAsync(much).AsTask();
                 threw = !waiting.IsCompleted && ThrowsState(x, 100);
             },
-            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitBytes = 100_000 });
+            new ServerOptions
+            {
+                Engine = rig.Engine,
+                EndPoint = rig.NewAddress(),
+                Limits = new() { SendBytes = 100_000 }
+            });
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
         Assert.True(peer.Read(much.Length).AsSpan().SequenceEqual(much));

@@ -167,8 +167,8 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
             {
                 Engine = rig.Engine,
                 EndPoint = rig.NewAddress(),
-                SendLimitBytes = 16 * 1024 * 1024,
-                DrainTimeout = TimeSpan.FromMinutes(10)
+                Limits = new() { SendBytes = 16 * 1024 * 1024 },
+                Timeouts = new() { Drain = TimeSpan.FromMinutes(10) }
             });
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Session();
@@ -202,7 +202,12 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
                     else if (how == "overflow") x.Send(new byte[100_000]);
                 };
             },
-            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitBytes = 50_000 });
+            new ServerOptions
+            {
+                Engine = rig.Engine,
+                EndPoint = rig.NewAddress(),
+                Limits = new() { SendBytes = 50_000 }
+            });
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         RecordingSession session = server.Connected();
         if (how == "abort") session.Abort();
@@ -429,7 +434,7 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
     public void A_restart_keeps_the_address_also_one_that_the_system_chose(AcceptScheme scheme) => Run(rig =>
     {
         RecordingServer server = rig.Serve(s_echo,
-            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), AcceptScheme = scheme });
+            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), Accept = new() { Scheme = scheme } });
         EndPoint address = server.EndPoint!;
         for (int round = 0; round < 3; round++)
         {

@@ -270,18 +270,21 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
         {
             Engine = rig.Engine,
             EndPoint = rig.NewAddress(),
-            ChooseLoop = arrival =>
+            Accept = new()
             {
-                Loop other = rig.Engine.GetLoop(1 - arrival.Loop.Index);
-                other.Post(() =>
+                ChooseLoop = arrival =>
                 {
-                    isBusy.Set();
-                    release.Wait(TimeSpan.FromSeconds(15));
-                });
-                // The connection must not reach that loop before the action: its hand-over may overtake posts.
-                isBusy.Wait(TimeSpan.FromSeconds(15));
-                Volatile.Write(ref chosen, 1);
-                return other;
+                    Loop other = rig.Engine.GetLoop(1 - arrival.Loop.Index);
+                    other.Post(() =>
+                    {
+                        isBusy.Set();
+                        release.Wait(TimeSpan.FromSeconds(15));
+                    });
+                    // The connection must not reach that loop before the action: its hand-over may overtake posts.
+                    isBusy.Wait(TimeSpan.FromSeconds(15));
+                    Volatile.Write(ref chosen, 1);
+                    return other;
+                },
             },
         });
         Peer peer = rig.ConnectPeer(server.EndPoint!);
@@ -406,7 +409,7 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
     {
         RecordingServer server = rig.Serve(
             static s => s.AtReceived = static (x, data) => x.Send(data),
-            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), MaxConnections = 2 });
+            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), Limits = new() { Connections = 2 } });
         Peer first = rig.ConnectPeer(server.EndPoint!);
         server.Connected();
         Peer second = rig.ConnectPeer(server.EndPoint!);
@@ -434,7 +437,12 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
     public void A_limit_of_connections_that_is_changed_while_it_runs_counts_from_the_next_accept() => Run(rig =>
     {
         RecordingServer server = rig.Serve(
-            options: new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), MaxConnections = 2 });
+            options: new ServerOptions
+            {
+                Engine = rig.Engine,
+                EndPoint = rig.NewAddress(),
+                Limits = new() { Connections = 2 }
+            });
         Assert.Equal(2, server.MaxConnections);
         Peer first = rig.ConnectPeer(server.EndPoint!);
         server.Connected();

@@ -160,9 +160,19 @@ public abstract class SocketObjectSuite(Transport transport) : Suite(transport)
         ConcurrentQueue<Socket> made = new();
         RecordingServer server = rig.Serve(
             static s => s.AtReceived = static (x, data) => x.Send(data),
-            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), CreateSocket = Making(made) });
+            new ServerOptions
+            {
+                Engine = rig.Engine,
+                EndPoint = rig.NewAddress(),
+                Socket = new() { Create = Making(made) }
+            });
         RecordingClient client = rig.MakeClient(
-            new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint, CreateSocket = Making(made) });
+            new ClientOptions
+            {
+                Engine = rig.Engine,
+                EndPoint = server.EndPoint,
+                Socket = new() { Create = Making(made) }
+            });
         for (int round = 0; round < 3; round++)
         {
             RecordingSession session = rig.Connect(client);
@@ -208,14 +218,24 @@ public abstract class SocketObjectSuite(Transport transport) : Suite(transport)
         foreach ((Func<EndPoint, Socket> create, string why) in mistakes)
         {
             RecordingServer server = rig.MakeServer(null,
-                new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), CreateSocket = create });
+                new ServerOptions
+                {
+                    Engine = rig.Engine,
+                    EndPoint = rig.NewAddress(),
+                    Socket = new() { Create = create }
+                });
             NetworkException e = Assert.Throws<NetworkException>(() => rig.Await(server.StartAsync()));
             Assert.Equal(ErrorCategory.User, e.Error.Category);
             Assert.Contains(why, e.Message, StringComparison.Ordinal);
             if (taken is not null) Assert.True(IsDisposed(taken));
 
             RecordingClient client = rig.MakeClient(
-                new ClientOptions { Engine = rig.Engine, EndPoint = good.EndPoint, CreateSocket = create });
+                new ClientOptions
+                {
+                    Engine = rig.Engine,
+                    EndPoint = good.EndPoint,
+                    Socket = new() { Create = create }
+                });
             e = Assert.Throws<NetworkException>(() => rig.Await(client.ConnectAsync()));
             Assert.Contains(why, e.Message, StringComparison.Ordinal);
             Assert.Equal("connecting, connect failed SocketOption", client.Attempt().Life);
@@ -229,10 +249,20 @@ public abstract class SocketObjectSuite(Transport transport) : Suite(transport)
         ConcurrentQueue<Socket> made = new();
         RecordingServer good = rig.Serve();
         RecordingServer second = rig.MakeServer(null,
-            new ServerOptions { Engine = rig.Engine, EndPoint = good.EndPoint, CreateSocket = Making(made) });
+            new ServerOptions
+            {
+                Engine = rig.Engine,
+                EndPoint = good.EndPoint,
+                Socket = new() { Create = Making(made) }
+            });
         Assert.Throws<NetworkException>(() => rig.Await(second.StartAsync()));
         RecordingClient client = rig.MakeClient(
-            new ClientOptions { Engine = rig.Engine, EndPoint = rig.DeadAddress(), CreateSocket = Making(made) });
+            new ClientOptions
+            {
+                Engine = rig.Engine,
+                EndPoint = rig.DeadAddress(),
+                Socket = new() { Create = Making(made) }
+            });
         Assert.Throws<NetworkException>(() => rig.Await(client.ConnectAsync()));
         Assert.Equal(2, made.Count);
         Assert.All(made, static socket => Assert.True(IsDisposed(socket)));

@@ -28,30 +28,36 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
     {
         Engine = rig.Engine,
         EndPoint = endPoint,
-        KeepAlive = true,
-        KeepAliveTime = TimeSpan.FromSeconds(61),
-        KeepAliveInterval = TimeSpan.FromSeconds(7),
-        KeepAliveCount = 4,
-        UserTimeout = TimeSpan.FromMilliseconds(4321),
-        TypeOfService = 0x28,
-        ReceiveBufferBytes = 20_000,
-        SendBufferBytes = 30_000,
-        OnSocketCreated = hook,
+        Socket = new()
+        {
+            KeepAlive = true,
+            KeepAliveTime = TimeSpan.FromSeconds(61),
+            KeepAliveInterval = TimeSpan.FromSeconds(7),
+            KeepAliveCount = 4,
+            UserTimeout = TimeSpan.FromMilliseconds(4321),
+            TypeOfService = 0x28,
+            ReceiveBufferBytes = 20_000,
+            SendBufferBytes = 30_000,
+            OnCreated = hook,
+        },
     };
 
     private static ClientOptions CommonClient(Rig rig, EndPoint endPoint, Action<NewSocket>? hook) => new()
     {
         Engine = rig.Engine,
         EndPoint = endPoint,
-        KeepAlive = true,
-        KeepAliveTime = TimeSpan.FromSeconds(61),
-        KeepAliveInterval = TimeSpan.FromSeconds(7),
-        KeepAliveCount = 4,
-        UserTimeout = TimeSpan.FromMilliseconds(4321),
-        TypeOfService = 0x28,
-        ReceiveBufferBytes = 20_000,
-        SendBufferBytes = 30_000,
-        OnSocketCreated = hook,
+        Socket = new()
+        {
+            KeepAlive = true,
+            KeepAliveTime = TimeSpan.FromSeconds(61),
+            KeepAliveInterval = TimeSpan.FromSeconds(7),
+            KeepAliveCount = 4,
+            UserTimeout = TimeSpan.FromMilliseconds(4321),
+            TypeOfService = 0x28,
+            ReceiveBufferBytes = 20_000,
+            SendBufferBytes = 30_000,
+            OnCreated = hook,
+        },
     };
 
     private static void NeedsLinux() =>
@@ -108,8 +114,10 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
         NeedsLinux();
         MadeSockets made = Connected(
             rig,
-            hook => new ServerOptions { Engine = rig.Engine, EndPoint = s_loopback, OnSocketCreated = hook },
-            (endPoint, hook) => new ClientOptions { Engine = rig.Engine, EndPoint = endPoint, OnSocketCreated = hook });
+            hook =>
+                new ServerOptions { Engine = rig.Engine, EndPoint = s_loopback, Socket = new() { OnCreated = hook } },
+            (endPoint, hook) =>
+                new ClientOptions { Engine = rig.Engine, EndPoint = endPoint, Socket = new() { OnCreated = hook } });
         AllHave(made, "NoDelay", SocketAbi.IPPROTO_TCP, SocketAbi.TCP_NODELAY, 1);
         AllHave(made, "KeepAlive", SocketAbi.SOL_SOCKET, SocketAbi.SO_KEEPALIVE, 0);
         AllHave(made, "UserTimeout", SocketAbi.IPPROTO_TCP, SocketAbi.TCP_USER_TIMEOUT, 0);
@@ -131,15 +139,13 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
             {
                 Engine = rig.Engine,
                 EndPoint = s_loopback,
-                NoDelay = false,
-                OnSocketCreated = hook
+                Socket = new() { NoDelay = false, OnCreated = hook }
             },
             (endPoint, hook) => new ClientOptions
             {
                 Engine = rig.Engine,
                 EndPoint = endPoint,
-                NoDelay = false,
-                OnSocketCreated = hook
+                Socket = new() { NoDelay = false, OnCreated = hook }
             });
         AllHave(made, "NoDelay", SocketAbi.IPPROTO_TCP, SocketAbi.TCP_NODELAY, 0);
     });
@@ -173,10 +179,13 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
             {
                 Engine = rig.Engine,
                 EndPoint = s_loopback,
-                DeferAccept = TimeSpan.FromSeconds(5),
-                ReusePort = true,
-                FreeBind = true,
-                OnSocketCreated = made.Report
+                Socket = new()
+                {
+                    DeferAccept = TimeSpan.FromSeconds(5),
+                    ReusePort = true,
+                    FreeBind = true,
+                    OnCreated = made.Report
+                }
             });
         Assert.Equal(1, made.Read(SocketRole.Listener, SocketAbi.SOL_SOCKET, SocketAbi.SO_REUSEPORT));
         Assert.Equal(1, made.Read(SocketRole.Listener, SocketAbi.IPPROTO_IP, SocketAbi.IP_FREEBIND));
@@ -197,7 +206,7 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
         // From the block reserved for documentation.
         IPEndPoint absent = new(IPAddress.Parse("203.0.113.1"), 0);
         RecordingServer server = rig.Serve(null,
-            new ServerOptions { Engine = rig.Engine, EndPoint = absent, FreeBind = true });
+            new ServerOptions { Engine = rig.Engine, EndPoint = absent, Socket = new() { FreeBind = true } });
         Assert.Equal(absent.Address, ((IPEndPoint)server.EndPoint!).Address);
     });
 
@@ -212,19 +221,25 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
         {
             Engine = rig.Engine,
             EndPoint = asked,
-            OnSocketCreated = socket =>
+            Socket = new()
             {
-                Assert.True(socket.Descriptor > 0);
-                lock (seen) seen.Add($"{socket.Role} {socket.EndPoint}");
+                OnCreated = socket =>
+                {
+                    Assert.True(socket.Descriptor > 0);
+                    lock (seen) seen.Add($"{socket.Role} {socket.EndPoint}");
+                },
             },
         });
         RecordingClient client = rig.MakeClient(new ClientOptions
         {
             Engine = rig.Engine,
             EndPoint = server.EndPoint,
-            OnSocketCreated = socket =>
+            Socket = new()
             {
-                lock (seen) seen.Add($"{socket.Role} {socket.EndPoint}");
+                OnCreated = socket =>
+                {
+                    lock (seen) seen.Add($"{socket.Role} {socket.EndPoint}");
+                },
             },
         });
         rig.Connect(client);
@@ -240,7 +255,7 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
         {
             Engine = rig.Engine,
             EndPoint = s_loopback,
-            OnSocketCreated = static _ => throw new NotSupportedException("not today")
+            Socket = new() { OnCreated = static _ => throw new NotSupportedException("not today") }
         });
         NetworkException e = Assert.Throws<NetworkException>(() => rig.Await(server.StartAsync()));
         Assert.Equal(ErrorCategory.User, e.Error.Category);
@@ -259,9 +274,12 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
         {
             Engine = rig.Engine,
             EndPoint = server.EndPoint,
-            OnSocketCreated = _ =>
+            Socket = new()
             {
-                if (++calls == 1) throw new NotSupportedException("not today");
+                OnCreated = _ =>
+                {
+                    if (++calls == 1) throw new NotSupportedException("not today");
+                },
             },
         });
         NetworkException e = Assert.Throws<NetworkException>(() => rig.Await(client.ConnectAsync()));
@@ -280,10 +298,13 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
         {
             Engine = rig.Engine,
             EndPoint = s_loopback,
-            OnSocketCreated = socket =>
+            Socket = new()
             {
-                if (socket.Role == SocketRole.Accepted && Interlocked.Increment(ref accepted) == 1)
-                    throw new NotSupportedException("not you");
+                OnCreated = socket =>
+                {
+                    if (socket.Role == SocketRole.Accepted && Interlocked.Increment(ref accepted) == 1)
+                        throw new NotSupportedException("not you");
+                },
             },
         });
         Peer refused = rig.ConnectPeer(server.EndPoint!);
@@ -302,7 +323,7 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
         {
             Engine = rig.Engine,
             EndPoint = s_loopback,
-            OnSocketCreated = static socket => socket.SetOption(SocketAbi.IPPROTO_TCP, 9999, 1)
+            Socket = new() { OnCreated = static socket => socket.SetOption(SocketAbi.IPPROTO_TCP, 9999, 1) }
         });
         NetworkException e = Assert.Throws<NetworkException>(() => rig.Await(server.StartAsync()));
         Assert.Equal((ErrorCategory.Option, Errno.ENOPROTOOPT), (e.Error.Category, e.Error.Code));
@@ -319,12 +340,16 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
         {
             Engine = rig.Engine,
             EndPoint = s_loopback,
-            OnSocketCreated = socket =>
+            Socket = new()
             {
-                Assert.Equal(1, socket.GetOption(SocketAbi.IPPROTO_TCP, SocketAbi.TCP_NODELAY));
-                socket.SetOption(SocketAbi.IPPROTO_TCP, congestion, "reno"u8);
-                byte[] bytes = new byte[16];
-                name = Text(bytes.AsSpan(0, socket.GetOption(SocketAbi.IPPROTO_TCP, congestion, bytes))).TrimEnd('\0');
+                OnCreated = socket =>
+                {
+                    Assert.Equal(1, socket.GetOption(SocketAbi.IPPROTO_TCP, SocketAbi.TCP_NODELAY));
+                    socket.SetOption(SocketAbi.IPPROTO_TCP, congestion, "reno"u8);
+                    byte[] bytes = new byte[16];
+                    name = Text(bytes.AsSpan(0, socket.GetOption(SocketAbi.IPPROTO_TCP, congestion, bytes)))
+                        .TrimEnd('\0');
+                },
             },
         });
         Assert.Equal("reno", name);
@@ -338,8 +363,11 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
         {
             Engine = rig.Engine,
             EndPoint = s_loopback,
-            OnSocketCreated = static socket => socket.SetOption(SocketAbi.SOL_SOCKET, SocketAbi.SO_LINGER,
-                [1, 0, 0, 0, 5, 0, 0, 0]),
+            Socket = new()
+            {
+                OnCreated = static socket => socket.SetOption(SocketAbi.SOL_SOCKET, SocketAbi.SO_LINGER,
+                    [1, 0, 0, 0, 5, 0, 0, 0]),
+            },
         });
         NetworkException e = Assert.Throws<NetworkException>(() => rig.Await(server.StartAsync()));
         Assert.Contains("SO_LINGER on with 5 s", e.Message, StringComparison.Ordinal);
@@ -353,7 +381,12 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
     {
         NeedsLinux();
         RecordingServer server = rig.MakeServer(null,
-            new ServerOptions { Engine = rig.Engine, EndPoint = s_loopback, BindToDevice = "whimbrel-none" });
+            new ServerOptions
+            {
+                Engine = rig.Engine,
+                EndPoint = s_loopback,
+                Socket = new() { BindToDevice = "whimbrel-none" }
+            });
         NetworkException e = Assert.Throws<NetworkException>(() => rig.Await(server.StartAsync()));
         Assert.Equal((ErrorCategory.Option, Errno.ENODEV), (e.Error.Category, e.Error.Code));
         Assert.Contains("BindToDevice = 'whimbrel-none' (SO_BINDTODEVICE)", e.Message, StringComparison.Ordinal);
@@ -361,7 +394,12 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
         Assert.Contains("socket-option.md", e.Message, StringComparison.Ordinal);
 
         RecordingClient client = rig.MakeClient(
-            new ClientOptions { Engine = rig.Engine, EndPoint = rig.DeadAddress(), BindToDevice = "whimbrel-none" });
+            new ClientOptions
+            {
+                Engine = rig.Engine,
+                EndPoint = rig.DeadAddress(),
+                Socket = new() { BindToDevice = "whimbrel-none" }
+            });
         e = Assert.Throws<NetworkException>(() => rig.Await(client.ConnectAsync()));
         Assert.Equal((ErrorCategory.Option, Errno.ENODEV), (e.Error.Category, e.Error.Code));
         Assert.Contains("BindToDevice = 'whimbrel-none'", e.Message, StringComparison.Ordinal);
@@ -374,7 +412,7 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
         {
             LoopRoom.DropCapabilities(rig);
             RecordingServer server = rig.MakeServer(null,
-                new ServerOptions { Engine = rig.Engine, EndPoint = s_loopback, Mark = 0xCAFEBABE });
+                new ServerOptions { Engine = rig.Engine, EndPoint = s_loopback, Socket = new() { Mark = 0xCAFEBABE } });
             NetworkException e = Assert.Throws<NetworkException>(() => rig.Await(server.StartAsync()));
             Assert.Equal((ErrorCategory.Option, Errno.EPERM), (e.Error.Category, e.Error.Code));
             Assert.Contains("Mark (SO_MARK = 3405691582)", e.Message, StringComparison.Ordinal);
@@ -393,19 +431,25 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
                 {
                     Engine = rig.Engine,
                     EndPoint = s_loopback,
-                    Mark = 0xCAFEBABE,
-                    BusyPoll = TimeSpan.FromMicroseconds(50),
-                    BindToDevice = "lo",
-                    OnSocketCreated = hook
+                    Socket = new()
+                    {
+                        Mark = 0xCAFEBABE,
+                        BusyPoll = TimeSpan.FromMicroseconds(50),
+                        BindToDevice = "lo",
+                        OnCreated = hook
+                    }
                 },
                 (endPoint, hook) => new ClientOptions
                 {
                     Engine = rig.Engine,
                     EndPoint = endPoint,
-                    Mark = 0xCAFEBABE,
-                    BusyPoll = TimeSpan.FromMicroseconds(50),
-                    BindToDevice = "lo",
-                    OnSocketCreated = hook
+                    Socket = new()
+                    {
+                        Mark = 0xCAFEBABE,
+                        BusyPoll = TimeSpan.FromMicroseconds(50),
+                        BindToDevice = "lo",
+                        OnCreated = hook
+                    }
                 });
             AllHave(made, "Mark", SocketAbi.SOL_SOCKET, SocketAbi.SO_MARK, unchecked((int)0xCAFEBABE));
             AllHave(made, "BusyPoll", SocketAbi.SOL_SOCKET, SocketAbi.SO_BUSY_POLL, 50);
@@ -425,7 +469,12 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
             foreach (RecordingServer server in (RecordingServer[])[one, two])
             {
                 RecordingSession session = rig.Connect(rig.MakeClient(
-                    new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint, LocalEndPoint = s_loopback }));
+                    new ClientOptions
+                    {
+                        Engine = rig.Engine,
+                        EndPoint = server.EndPoint,
+                        Socket = new() { LocalEndPoint = s_loopback }
+                    }));
                 // tidy: fixed port because it is the only one in the test's own network
                 Assert.Equal(new IPEndPoint(IPAddress.Loopback, 50000), session.LocalEndPoint);
             }
@@ -438,9 +487,14 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
         NeedsLinux();
         ConcurrentDictionary<SocketRole, int> made = [];
         RecordingServer server = rig.Serve(null,
-            new ServerOptions { Engine = rig.Engine, EndPoint = s_loopback, OnSocketCreated = Report });
+            new ServerOptions { Engine = rig.Engine, EndPoint = s_loopback, Socket = new() { OnCreated = Report } });
         rig.Connect(rig.MakeClient(
-            new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint, OnSocketCreated = Report }));
+            new ClientOptions
+            {
+                Engine = rig.Engine,
+                EndPoint = server.EndPoint,
+                Socket = new() { OnCreated = Report }
+            }));
         server.Connected();
         Assert.Equal(3, made.Count);
         foreach ((SocketRole role, int descriptor) in made)
@@ -460,7 +514,7 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
     private const int SynDataAcknowledged = 32; // TCPI_OPT_SYN_DATA
 
     private static ServerOptions FastServer(Rig rig, EndPoint endPoint, Action<NewSocket>? hook = null) =>
-        new() { Engine = rig.Engine, EndPoint = endPoint, FastOpenQueue = 16, OnSocketCreated = hook };
+        new() { Engine = rig.Engine, EndPoint = endPoint, Socket = new() { FastOpenQueue = 16, OnCreated = hook } };
 
     private static RecordingServer ServeFast(Rig rig, MadeSockets made, Action<RecordingSession>? setUp)
     {
@@ -475,7 +529,9 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
 
     private static RecordingSession ConnectFast(Rig rig, EndPoint endPoint, Action<RecordingSession>? setUp) =>
         rig.Connect(
-            rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = endPoint, FastOpen = true }, setUp));
+            rig.MakeClient(
+                new ClientOptions { Engine = rig.Engine, EndPoint = endPoint, Socket = new() { FastOpen = true } },
+                setUp));
 
     /// <summary>The first connect gets the cookie that makes the next ones fast.</summary>
     private static void Introduce(Rig rig, RecordingServer server)
@@ -643,7 +699,12 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
             Assert.Contains("FastOpenQueue = 16, fast open is off for servers on this system: net.ipv4.tcp_fastopen = "
                 + "0, needs bit 2", e.Message, StringComparison.Ordinal);
             RecordingClient client = rig.MakeClient(
-                new ClientOptions { Engine = rig.Engine, EndPoint = rig.DeadAddress(), FastOpen = true });
+                new ClientOptions
+                {
+                    Engine = rig.Engine,
+                    EndPoint = rig.DeadAddress(),
+                    Socket = new() { FastOpen = true }
+                });
             e = LoopRoom.On(rig, () => Assert.Throws<ArgumentException>(() => { _ = client.ConnectAsync(); }));
             Assert.Contains("FastOpen = True, fast open is off for clients on this system: net.ipv4.tcp_fastopen = 0, "
                 + "needs bit 1", e.Message, StringComparison.Ordinal);

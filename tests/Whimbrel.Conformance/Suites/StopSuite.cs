@@ -84,7 +84,12 @@ public abstract class StopSuite(Transport transport) : Suite(transport)
     public void Disposing_a_server_with_a_hanging_callback_throws_at_the_deadline() => RunBlocked((rig, release) =>
     {
         RecordingServer server = rig.Serve(BlockWhenTold(release),
-            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), DrainTimeout = s_short });
+            new ServerOptions
+            {
+                Engine = rig.Engine,
+                EndPoint = rig.NewAddress(),
+                Timeouts = new() { Drain = s_short }
+            });
         Block(rig, server);
         NetworkException e = Assert.Throws<NetworkException>(() => InTime(server.DisposeAsync));
         Assert.Equal(ErrorCategory.Timeout, e.Error.Category);
@@ -145,7 +150,12 @@ public abstract class StopSuite(Transport transport) : Suite(transport)
             RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.Send("b"u8));
             using ManualResetEventSlim inside = new();
             RecordingClient client = rig.MakeClient(
-                new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint, DrainTimeout = s_short },
+                new ClientOptions
+                {
+                    Engine = rig.Engine,
+                    EndPoint = server.EndPoint,
+                    Timeouts = new() { Drain = s_short }
+                },
                 s => s.AtReceived = (_, _) =>
                 {
                     inside.Set();

@@ -75,7 +75,12 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
     {
         TimeSpan time = TimeSpan.FromSeconds(Transport.IsDeep ? 10 : 0.5);
         ServerOptions options =
-            new() { Engine = rig.Engine, EndPoint = rig.NewAddress(), SlowConsumer = SlowConsumer.DropNewest };
+            new()
+            {
+                Engine = rig.Engine,
+                EndPoint = rig.NewAddress(),
+                Limits = new() { SlowConsumer = SlowConsumer.DropNewest }
+            };
         List<EchoSession> made = [];
         Server server = rig.Keep(new Server(options, () =>
         {

@@ -8,7 +8,12 @@ public abstract class TcpAddressSuite(Transport transport) : Suite(transport)
 {
     private static RecordingServer ServeAt(Rig rig, IPAddress address, bool dualMode = true) =>
         rig.Serve(static s => s.AtReceived = static (x, data) => x.Send(data),
-            new ServerOptions { Engine = rig.Engine, EndPoint = new IPEndPoint(address, 0), DualMode = dualMode });
+            new ServerOptions
+            {
+                Engine = rig.Engine,
+                EndPoint = new IPEndPoint(address, 0),
+                Socket = new() { DualMode = dualMode }
+            });
 
     private static int PortOf(Server server) => ((IPEndPoint)server.EndPoint!).Port;
 
@@ -111,7 +116,7 @@ public abstract class TcpAddressSuite(Transport transport) : Suite(transport)
         {
             Engine = rig.Engine,
             EndPoint = new IPEndPoint(IPAddress.Loopback, PortOf(server)),
-            LocalEndPoint = new IPEndPoint(from, 0),
+            Socket = new() { LocalEndPoint = new IPEndPoint(from, 0) },
         });
         RecordingSession session = rig.Connect(client);
         Assert.Equal(from, ((IPEndPoint)session.LocalEndPoint!).Address);
@@ -127,7 +132,7 @@ public abstract class TcpAddressSuite(Transport transport) : Suite(transport)
         {
             Engine = rig.Engine,
             EndPoint = server.EndPoint,
-            LocalEndPoint = new IPEndPoint(IPAddress.Parse("203.0.113.1"), 0)
+            Socket = new() { LocalEndPoint = new IPEndPoint(IPAddress.Parse("203.0.113.1"), 0) }
         });
         NetworkException e = Assert.Throws<NetworkException>(() => rig.Await(client.ConnectAsync()));
         Assert.Equal(ErrorCategory.Unreachable, e.Error.Category);
@@ -154,9 +159,14 @@ public abstract class TcpAddressSuite(Transport transport) : Suite(transport)
     {
         Assert.SkipUnless(OperatingSystem.IsLinux(), "SO_REUSEPORT spreads connections on Linux only.");
         RecordingServer one = rig.Serve(null,
-            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), ReusePort = true });
+            new ServerOptions
+            {
+                Engine = rig.Engine,
+                EndPoint = rig.NewAddress(),
+                Socket = new() { ReusePort = true }
+            });
         RecordingServer two = rig.Serve(null,
-            new ServerOptions { Engine = rig.Engine, EndPoint = one.EndPoint, ReusePort = true });
+            new ServerOptions { Engine = rig.Engine, EndPoint = one.EndPoint, Socket = new() { ReusePort = true } });
         for (int i = 0; i < 20; i++) rig.ConnectPeer(one.EndPoint!);
         rig.Until(() => one.AcceptedCount + two.AcceptedCount == 20, "all to be accepted by one of the two");
     });
@@ -170,20 +180,26 @@ public abstract class TcpAddressSuite(Transport transport) : Suite(transport)
             {
                 Engine = rig.Engine,
                 EndPoint = rig.NewAddress(),
-                NoDelay = false,
-                KeepAlive = true,
-                ReceiveBufferBytes = 16 * 1024,
-                SendBufferBytes = 16 * 1024,
-                Backlog = 1
+                Socket = new()
+                {
+                    NoDelay = false,
+                    KeepAlive = true,
+                    ReceiveBufferBytes = 16 * 1024,
+                    SendBufferBytes = 16 * 1024,
+                    Backlog = 1
+                }
             });
         RecordingClient client = rig.MakeClient(new ClientOptions
         {
             Engine = rig.Engine,
             EndPoint = server.EndPoint,
-            NoDelay = false,
-            KeepAlive = true,
-            ReceiveBufferBytes = 16 * 1024,
-            SendBufferBytes = 16 * 1024
+            Socket = new()
+            {
+                NoDelay = false,
+                KeepAlive = true,
+                ReceiveBufferBytes = 16 * 1024,
+                SendBufferBytes = 16 * 1024
+            }
         });
         RecordingSession session = rig.Connect(client);
         byte[] data = Pattern(900_000);

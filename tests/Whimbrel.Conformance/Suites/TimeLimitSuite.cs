@@ -16,10 +16,8 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
             {
                 Engine = rig.Engine,
                 EndPoint = rig.NewAddress(),
-                ReceiveTimeout = receive,
-                SendTimeout = send,
-                SendLimitBytes = 64 * 1024 * 1024,
-                SlowConsumer = SlowConsumer.Wait
+                Timeouts = new() { Receive = receive, Send = send },
+                Limits = new() { SendBytes = 64 * 1024 * 1024, SlowConsumer = SlowConsumer.Wait }
             });
 
     /// <summary>The real wall clock and the timers' clock may differ by a tick, and a phase uses a coarse

@@ -405,8 +405,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
             Engine = rig.Engine,
             EndPoint = rig.NewAddress(),
             Tls = openSsl,
-            SendLimitBytes = 64 << 20,
-            BackPressure = false
+            Limits = new() { SendBytes = 64 << 20, BackPressure = false }
         };
         RecordingServer server = rig.Serve(s => s.AtConnected = static x => x.Send(new byte[32 << 20]), options);
         TlsPeer peer = ConnectPeer(rig, server, new TlsOptions

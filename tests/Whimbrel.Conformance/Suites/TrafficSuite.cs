@@ -22,10 +22,8 @@ public abstract class TrafficSuite(Transport transport) : Suite(transport)
         {
             Engine = rig.Engine,
             EndPoint = rig.NewAddress(),
-            SendLimitBytes = limit,
-            SlowConsumer = policy,
-            BackPressure = backPressure,
-            SendBufferBytes = 8192,
+            Limits = new() { SendBytes = limit, SlowConsumer = policy, BackPressure = backPressure },
+            Socket = new() { SendBufferBytes = 8192 },
         };
     }
 

@@ -9,7 +9,12 @@ public abstract class UnixAddressSuite(Transport transport) : Suite(transport)
     private static NetworkException StartFails(Rig rig, EndPoint endPoint, bool removeStale = true)
     {
         RecordingServer server = rig.MakeServer(null,
-            new ServerOptions { Engine = rig.Engine, EndPoint = endPoint, RemoveStaleUnixPath = removeStale });
+            new ServerOptions
+            {
+                Engine = rig.Engine,
+                EndPoint = endPoint,
+                Socket = new() { RemoveStaleUnixPath = removeStale }
+            });
         NetworkException e = Assert.Throws<NetworkException>(() => rig.Await(server.StartAsync()));
         Assert.Equal(ErrorCategory.Bind, e.Error.Category);
         Assert.Contains(endPoint.ToString()!, e.Message, StringComparison.Ordinal);

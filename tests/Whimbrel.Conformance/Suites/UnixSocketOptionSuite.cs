@@ -14,20 +14,23 @@ public abstract class UnixSocketOptionSuite(Transport transport) : Suite(transpo
         {
             Engine = rig.Engine,
             EndPoint = rig.NewAddress(),
-            NoDelay = false,
-            KeepAlive = true,
-            KeepAliveTime = TimeSpan.FromSeconds(1),
-            KeepAliveInterval = TimeSpan.FromSeconds(2),
-            KeepAliveCount = 3,
-            UserTimeout = TimeSpan.FromSeconds(4),
-            TypeOfService = 8,
-            Mark = 5,
-            BusyPoll = TimeSpan.FromMicroseconds(6),
-            BindToDevice = "lo",
-            FreeBind = true,
-            ReusePort = true,
-            FastOpenQueue = 7,
-            DeferAccept = TimeSpan.FromSeconds(9),
+            Socket = new()
+            {
+                NoDelay = false,
+                KeepAlive = true,
+                KeepAliveTime = TimeSpan.FromSeconds(1),
+                KeepAliveInterval = TimeSpan.FromSeconds(2),
+                KeepAliveCount = 3,
+                UserTimeout = TimeSpan.FromSeconds(4),
+                TypeOfService = 8,
+                Mark = 5,
+                BusyPoll = TimeSpan.FromMicroseconds(6),
+                BindToDevice = "lo",
+                FreeBind = true,
+                ReusePort = true,
+                FastOpenQueue = 7,
+                DeferAccept = TimeSpan.FromSeconds(9),
+            },
         });
         ArgumentException e = Assert.Throws<ArgumentException>(() => rig.Await(server.StartAsync()));
         Assert.Contains("14 mistakes", e.Message, StringComparison.Ordinal);
@@ -42,7 +45,12 @@ public abstract class UnixSocketOptionSuite(Transport transport) : Suite(transpo
         foreach (string text in expected) Assert.Contains(text, e.Message, StringComparison.Ordinal);
 
         RecordingClient client = rig.MakeClient(
-            new ClientOptions { Engine = rig.Engine, EndPoint = rig.DeadAddress(), KeepAlive = true, FastOpen = true });
+            new ClientOptions
+            {
+                Engine = rig.Engine,
+                EndPoint = rig.DeadAddress(),
+                Socket = new() { KeepAlive = true, FastOpen = true }
+            });
         e = Assert.Throws<ArgumentException>(() => rig.Await(client.ConnectAsync()));
         Assert.Contains("2 mistakes", e.Message, StringComparison.Ordinal);
         Assert.Contains("KeepAlive = True", e.Message, StringComparison.Ordinal);
@@ -59,9 +67,7 @@ public abstract class UnixSocketOptionSuite(Transport transport) : Suite(transpo
         {
             Engine = rig.Engine,
             EndPoints = [rig.NewAddress(), new IPEndPoint(IPAddress.Loopback, 0)],
-            KeepAlive = true,
-            UserTimeout = TimeSpan.FromSeconds(4),
-            OnSocketCreated = made.Report
+            Socket = new() { KeepAlive = true, UserTimeout = TimeSpan.FromSeconds(4), OnCreated = made.Report }
         });
         foreach (EndPoint endPoint in server.EndPoints) rig.ConnectPeer(endPoint);
         server.Connected(1);
@@ -79,17 +85,13 @@ public abstract class UnixSocketOptionSuite(Transport transport) : Suite(transpo
         {
             Engine = rig.Engine,
             EndPoint = rig.NewAddress(),
-            SendBufferBytes = 30_000,
-            ReceiveBufferBytes = 20_000,
-            OnSocketCreated = made.Report
+            Socket = new() { SendBufferBytes = 30_000, ReceiveBufferBytes = 20_000, OnCreated = made.Report }
         });
         rig.Connect(rig.MakeClient(new ClientOptions
         {
             Engine = rig.Engine,
             EndPoint = server.EndPoint,
-            SendBufferBytes = 30_000,
-            ReceiveBufferBytes = 20_000,
-            OnSocketCreated = made.Report
+            Socket = new() { SendBufferBytes = 30_000, ReceiveBufferBytes = 20_000, OnCreated = made.Report }
         }));
         server.Connected();
         Assert.Equal([SocketRole.Listener, SocketRole.Accepted, SocketRole.Connected], made.Roles.Order());
@@ -105,7 +107,7 @@ public abstract class UnixSocketOptionSuite(Transport transport) : Suite(transpo
         {
             Engine = rig.Engine,
             EndPoint = rig.NewAddress(),
-            OnSocketCreated = static _ => throw new NotSupportedException("not today")
+            Socket = new() { OnCreated = static _ => throw new NotSupportedException("not today") }
         });
         Assert.Equal(ErrorCategory.User,
             Assert.Throws<NetworkException>(() => rig.Await(server.StartAsync())).Error.Category);
@@ -115,7 +117,7 @@ public abstract class UnixSocketOptionSuite(Transport transport) : Suite(transpo
         {
             Engine = rig.Engine,
             EndPoint = working.EndPoint,
-            OnSocketCreated = static _ => throw new NotSupportedException("not today")
+            Socket = new() { OnCreated = static _ => throw new NotSupportedException("not today") }
         });
         Assert.Equal(ErrorCategory.User,
             Assert.Throws<NetworkException>(() => rig.Await(client.ConnectAsync())).Error.Category);

@@ -17,7 +17,7 @@ public abstract class WritingSuite(Transport transport) : TrafficSuite(transport
         using ManualResetEventSlim isQueued = new();
         MessageWriter message = new();
         ServerOptions options =
-            new() { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitBytes = 4 * 1024 * 1024 };
+            new() { Engine = rig.Engine, EndPoint = rig.NewAddress(), Limits = new() { SendBytes = 4 * 1024 * 1024 } };
         RecordingServer server = rig.Serve(
             s => s.AtReceived = (session, _) =>
             {

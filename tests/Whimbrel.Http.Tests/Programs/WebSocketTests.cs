@@ -31,7 +31,11 @@ public sealed class WebSocketTests
     private static async Task<(HttpServer Web, int Port)> ServeAsync(bool deflates)
     {
         HttpServer web =
-            new(new ServerOptions { EndPoint = new IPEndPoint(IPAddress.Loopback, 0), AllowLargeMessages = true });
+            new(new ServerOptions
+            {
+                EndPoint = new IPEndPoint(IPAddress.Loopback, 0),
+                Limits = new() { AllowLargeMessages = true }
+            });
         WebSocketOptions options =
             new() { MessageLimitBytes = 4_000_000, SubProtocols = ["b", "c"], Deflate = deflates ? s_deflate : null };
         web.WebSocket("/echo", static () => new EchoingSession(), options);
@@ -213,7 +217,11 @@ public sealed class WebSocketTests
     {
         Uri uri = new(address);
         ClientOptions options =
-            new() { EndPoint = new IPEndPoint(IPAddress.Loopback, uri.Port), AllowLargeMessages = true };
+            new()
+            {
+                EndPoint = new IPEndPoint(IPAddress.Loopback, uri.Port),
+                Limits = new() { AllowLargeMessages = true }
+            };
         return new WebSocketClient(address, options, static () => new Talking(), new WebSocketOptions
         {
             MessageLimitBytes = 4_000_000,

@@ -50,9 +50,10 @@ public sealed class ClientAddressTests
     public void Without_an_end_point_the_client_connects_to_the_address_and_a_given_end_point_is_kept()
     {
         Assert.Equal("tcp://example.org:80",
-            Make("ws://example.org/x", new ClientOptions { SendLimitBytes = 5000 }).Options.Address);
-        ClientOptions secure = Make("wss://[::1]:8080/x", new ClientOptions { SendLimitBytes = 5000 }).Options;
-        Assert.Equal(("tls://[::1]:8080", 5000), (secure.Address, secure.SendLimitBytes));
+            Make("ws://example.org/x", new ClientOptions { Limits = new() { SendBytes = 5000 } }).Options.Address);
+        ClientOptions secure =
+            Make("wss://[::1]:8080/x", new ClientOptions { Limits = new() { SendBytes = 5000 } }).Options;
+        Assert.Equal(("tls://[::1]:8080", 5000), (secure.Address, secure.Limits.SendBytes));
         Assert.Same(_one, Make("ws://example.org:8080/", new ClientOptions { EndPoint = _one }).Options.EndPoint);
         // the address it connects to determines it
         Assert.Null(Make("wss://127.0.0.1:8080/", new ClientOptions { EndPoint = _one }).Options.Tls!.HostName);

@@ -20,7 +20,7 @@ public sealed class ClientHandshakeTests
         {
             Engine = network.Engine,
             EndPoint = there,
-            ConnectTimeout = connectTimeout ?? TimeSpan.FromSeconds(15)
+            Timeouts = new() { Connect = connectTimeout ?? TimeSpan.FromSeconds(15) }
         }, () => session = new WsSession(), options);
         TestPeer peer = network.Accept(client);
         WebSocketConnect dial = (WebSocketConnect)peer.Session;

@@ -55,7 +55,7 @@ public sealed class WsEngineTests
                 EndPoint = new IPEndPoint(IPAddress.Loopback, 0),
                 Scheduling = scheduling,
                 Tls = tls,
-                AllowLargeMessages = true
+                Limits = new() { AllowLargeMessages = true }
             });
             Server.WebSocket("/echo", static () => new EchoSession(),
                 options ?? new WebSocketOptions { MessageLimitBytes = 4_000_000 });
@@ -85,7 +85,7 @@ public sealed class WsEngineTests
                     Engine = _engine,
                     EndPoint = Server.EndPoint,
                     Scheduling = scheduling,
-                    AllowLargeMessages = true,
+                    Limits = new() { AllowLargeMessages = true },
                     Tls = _isTls
                         ? new TlsOptions
                         {

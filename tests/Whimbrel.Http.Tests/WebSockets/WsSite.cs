@@ -28,7 +28,7 @@ internal sealed class WsSite : IAsyncDisposable
             EndPoint = new IPEndPoint(IPAddress.Loopback, 0),
             Scheduling = scheduling,
             Tls = tls,
-            AllowLargeMessages = true
+            Limits = new() { AllowLargeMessages = true }
         });
     }
 
@@ -55,7 +55,8 @@ internal sealed class WsSite : IAsyncDisposable
             Address.ToString(),
             new ClientOptions
             {
-                Engine = Engine, EndPoint = Server.EndPoint, Scheduling = _scheduling, AllowLargeMessages = true,
+                Engine = Engine, EndPoint = Server.EndPoint, Scheduling = _scheduling,
+                Limits = new() { AllowLargeMessages = true },
                 Tls = _isTls
                     ? new TlsOptions
                     {

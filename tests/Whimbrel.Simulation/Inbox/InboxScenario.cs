@@ -87,8 +87,7 @@ internal sealed class InboxScenario
             {
                 Engine = _engine,
                 EndPoint = s_here,
-                SendLimitBytes = _isNarrow ? NarrowLimit : Limit,
-                SlowConsumer = SlowConsumer.Wait,
+                Limits = new() { SendBytes = _isNarrow ? NarrowLimit : Limit, SlowConsumer = SlowConsumer.Wait },
                 Scheduling = Chance(2) ? Scheduling.ThreadPool : Scheduling.Inline,
             },
             () => new InboxSession(this, arriving.Dequeue()));

@@ -55,13 +55,19 @@ internal sealed class KernelWorld
             {
                 Engine = Engine,
                 EndPoint = s_anyPort,
-                SlowConsumer = SlowConsumer.Wait,
-                SendLimitBytes = Dice.Pick(4096, 65_536, 1024 * 1024),
-                UnreadLimitBytes = 1024 * 1024,
+                Limits = new()
+                {
+                    SlowConsumer = SlowConsumer.Wait,
+                    SendBytes = Dice.Pick(4096, 65_536, 1024 * 1024),
+                    UnreadBytes = 1024 * 1024,
+                },
                 Scheduling = Scheduling,
                 // Where every byte must arrive, a slow peer must not be disconnected.
-                DrainTimeout =
-                    MayFail ? TimeSpan.FromMilliseconds(Dice.Pick(10, 1_000, 5_000)) : TimeSpan.FromMinutes(10),
+                Timeouts = new()
+                {
+                    Drain =
+                        MayFail ? TimeSpan.FromMilliseconds(Dice.Pick(10, 1_000, 5_000)) : TimeSpan.FromMinutes(10),
+                },
             },
             () => new KernelSession(this, isOutgoing: false));
     }
@@ -193,12 +199,14 @@ internal sealed class KernelWorld
             {
                 Engine = Engine,
                 EndPoint = target,
-                SlowConsumer = SlowConsumer.Wait,
-                SendLimitBytes = Dice.Pick(4096, 1024 * 1024),
+                Limits = new() { SlowConsumer = SlowConsumer.Wait, SendBytes = Dice.Pick(4096, 1024 * 1024) },
                 Scheduling = Scheduling,
-                DrainTimeout = TimeSpan.FromMinutes(MayFail ? 0.01 : 10),
-                ConnectTimeout = TimeSpan.FromMilliseconds(Dice.Pick(50, 1_000)),
-                FastOpen = Dice.Chance(200),
+                Timeouts = new()
+                {
+                    Drain = TimeSpan.FromMinutes(MayFail ? 0.01 : 10),
+                    Connect = TimeSpan.FromMilliseconds(Dice.Pick(50, 1_000)),
+                },
+                Socket = new() { FastOpen = Dice.Chance(200) },
             },
             () => new KernelSession(this, isOutgoing: true));
         Clients.Add(client);

@@ -33,7 +33,7 @@ internal sealed class InjectionScenario : IDisposable
         {
             Engine = _engine,
             EndPoint = new IPEndPoint(IPAddress.Loopback, 0),
-            DrainTimeout = s_patience
+            Timeouts = new() { Drain = s_patience }
         }, () => new Echo(this));
         TurnUntil(_server.StartAsync().AsTask());
     }

@@ -19,8 +19,7 @@ internal sealed class CallRig : IDisposable
                 Engine = Network.Engine,
                 EndPoint = Network.NewEndPoint(),
                 Reconnect = reconnects ? s_soon : null,
-                SendLimitBytes = sendLimitBytes,
-                SlowConsumer = SlowConsumer.Wait,
+                Limits = new() { SendBytes = sendLimitBytes, SlowConsumer = SlowConsumer.Wait },
             },
             format,
             calls);

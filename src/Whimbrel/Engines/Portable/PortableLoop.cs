@@ -323,7 +323,7 @@ internal sealed unsafe partial class PortableLoop : Loop, IDatagramEngine
         try
         {
             socket = SocketFactory.CreateSocket(connector, connector.Target, SocketType.Stream,
-                connector.Options.CreateSocket, out NetworkException? wrong);
+                connector.Options.CommonSocket.Create, out NetworkException? wrong);
             if (socket is null)
             {
                 connector.Fault = wrong;

@@ -567,7 +567,7 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
     {
         int listeners = listener.Sharing == PortSharing.None ? 1 : Engine.LoopCount;
         return Engine.Descriptors.HasRoom(Math.Max(_newest, _slots[listener.Slot].Fd),
-            (long)listener.Options.Backlog * listeners);
+            (long)listener.Options.Socket.Backlog * listeners);
     }
 
     internal override void AcceptRest(Listener listener)

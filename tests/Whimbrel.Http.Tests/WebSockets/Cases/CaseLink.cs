@@ -84,7 +84,7 @@ internal sealed class CaseLink : IDisposable
             {
                 Engine = _network.Engine,
                 EndPoint = _network.NewEndPoint(),
-                AllowLargeMessages = true
+                Limits = new() { AllowLargeMessages = true }
             });
             server.WebSocket("/ws", () => Session = new EchoingSession(), options);
             Peer = _network.Connect(server);
@@ -95,7 +95,12 @@ internal sealed class CaseLink : IDisposable
         {
             IPEndPoint there = (IPEndPoint)_network.NewEndPoint();
             WebSocketClient client = new($"ws://a:{there.Port}/ws",
-                new ClientOptions { Engine = _network.Engine, EndPoint = there, AllowLargeMessages = true },
+                new ClientOptions
+                {
+                    Engine = _network.Engine,
+                    EndPoint = there,
+                    Limits = new() { AllowLargeMessages = true }
+                },
                 () => Session = new EchoingSession(), options);
             Peer = _network.Accept(client);
             Head = TakeHead();

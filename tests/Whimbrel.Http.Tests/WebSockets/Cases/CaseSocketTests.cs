@@ -34,7 +34,7 @@ public sealed class CaseSocketTests
             Engine = engine,
             EndPoint = new IPEndPoint(IPAddress.Loopback, 0),
             Tls = tls,
-            AllowLargeMessages = true
+            Limits = new() { AllowLargeMessages = true }
         });
         server.WebSocket("/ws", static () => new EchoingSession(),
             new WebSocketOptions { MessageLimitBytes = 16 * 1024 * 1024, Deflate = PackedDialogue.Options.Deflate });
@@ -71,7 +71,13 @@ public sealed class CaseSocketTests
             }
             : null;
         ClientOptions options =
-            new() { Engine = engine, EndPoint = listener.LocalEndpoint, Tls = tls, AllowLargeMessages = true };
+            new()
+            {
+                Engine = engine,
+                EndPoint = listener.LocalEndpoint,
+                Tls = tls,
+                Limits = new() { AllowLargeMessages = true }
+            };
         WebSocketOptions plain = new() { MessageLimitBytes = 16 * 1024 * 1024 };
         ConcurrentBag<WebSocketClient> clients = []; // each has one connection
         await EachAsync(WebSocketRole.Client, async (extensions, cancellation) =>
