@@ -10,6 +10,7 @@ namespace Whimbrel.Hosting;
 internal sealed class SectionReader(IConfigurationSection section, List<string> mistakes)
 {
     private readonly HashSet<string> _known = new(StringComparer.OrdinalIgnoreCase);
+    private readonly List<(string Key, SectionReader Reader)> _sections = [];
 
     internal string Path => section.Path;
 
@@ -34,7 +35,11 @@ internal sealed class SectionReader(IConfigurationSection section, List<string> 
     internal SectionReader Section(string key)
     {
         _known.Add(key);
-        return new SectionReader(section.GetSection(key), mistakes);
+        if (section[key] is { Length: > 0 } text)
+            Mistake(key, $"'{text}' is a value, and {key} is a section: write {section.Path}:{key}:NAME");
+        SectionReader reader = new(section.GetSection(key), mistakes);
+        _sections.Add((key, reader));
+        return reader;
     }
 
     internal int Int(string key, int otherwise) => (int)Whole(key, otherwise, int.MinValue, int.MaxValue);
@@ -107,18 +112,38 @@ internal sealed class SectionReader(IConfigurationSection section, List<string> 
         return from;
     }
 
-    /// <summary>Ends reading, and reports unknown keys.</summary>
-    internal void End()
+    /// <summary>
+    /// Ends reading, and reports unknown keys: with the new key if it belongs into a section or was renamed, or with a
+    /// similar one.
+    /// </summary>
+    internal void End(Dictionary<string, string>? renamed = null)
     {
         foreach (IConfigurationSection child in section.GetChildren())
         {
             if (_known.Contains(child.Key)) continue;
+            if (Moved(child.Key, renamed) is { } now)
+            {
+                Mistake(child.Key, $"there is no such option here: write {section.Path}:{now}");
+                continue;
+            }
+
             // Only a similar key is named, because the whole list would hide other mistakes.
             string? meant = _known.Order(StringComparer.Ordinal).FirstOrDefault(known => AreAlike(known, child.Key));
             Mistake(child.Key, meant is not null
                 ? $"there is no such option: {meant} is meant, perhaps"
                 : $"there is no such option; there are {string.Join(", ", _known.Order(StringComparer.Ordinal))}");
         }
+    }
+
+    private string? Moved(string key, Dictionary<string, string>? renamed)
+    {
+        if (renamed is not null && renamed.TryGetValue(key, out string? now)) return now;
+        foreach ((string name, SectionReader reader) in _sections)
+        {
+            if (reader._known.TryGetValue(key, out string? known)) return $"{name}:{known}";
+        }
+
+        return null;
     }
 
     // One character added, missing or different, or two swapped.

@@ -48,7 +48,7 @@ internal sealed class ServerHealth(HostedServer hosted, TimeProvider clock)
         bool isMailboxFull = _refusals.Look(engine.SendsRefused + engine.BroadcastsRefused);
         if (counters.Sessions >= server.MaxConnections)
             return HealthCheckResult.Degraded($"{hosted.Name} has {counters.Sessions} sessions, which is its limit "
-                + $"(MaxConnections): new ones are rejected", data: data);
+                + $"(Limits.Connections): new ones are rejected", data: data);
         if (rejects)
             return HealthCheckResult.Degraded(
                 $"{hosted.Name} has rejected connections in the last {News.Memory.TotalSeconds} s", data: data);

@@ -20,9 +20,8 @@ internal sealed record ServerRegistration(string Name, Func<IServiceProvider, Se
     internal Func<IServiceProvider, IEnumerable<string>>? FindMistakes { get; init; }
 
     /// <summary>Returns whether a change of this option applies while the server runs.</summary>
-    internal bool IsLive(string key) =>
-        key.Equals(nameof(ServerOptions.MaxConnections), StringComparison.OrdinalIgnoreCase)
-        || (LimitsSessions && (key.Equals(nameof(ServerOptions.IdleTimeout), StringComparison.OrdinalIgnoreCase)
-            || key.Equals(nameof(ServerOptions.ReceiveTimeout), StringComparison.OrdinalIgnoreCase)
-            || key.Equals(nameof(ServerOptions.SendTimeout), StringComparison.OrdinalIgnoreCase)));
+    internal bool IsLive(string key) => key.Equals("Limits:Connections", StringComparison.OrdinalIgnoreCase)
+        || (LimitsSessions && (key.Equals("Timeouts:Idle", StringComparison.OrdinalIgnoreCase)
+            || key.Equals("Timeouts:Receive", StringComparison.OrdinalIgnoreCase)
+            || key.Equals("Timeouts:Send", StringComparison.OrdinalIgnoreCase)));
 }

@@ -14,6 +14,21 @@ internal static class ServerSection
 {
     private const string HttpProtocol = "http/1.1";
 
+    // Options that had another name before they were in groups. Those that kept their name are found in their section.
+    private static readonly Dictionary<string, string> s_renamed = new(StringComparer.OrdinalIgnoreCase)
+    {
+        ["AcceptLimit"] = "Accept:Limit",
+        ["AcceptScheme"] = "Accept:Scheme",
+        ["MaxConnections"] = "Limits:Connections",
+        ["SendLimitBytes"] = "Limits:SendBytes",
+        ["UnreadLimitBytes"] = "Limits:UnreadBytes",
+        ["DrainLimit"] = "Timeouts:DrainTotal",
+        ["DrainTimeout"] = "Timeouts:Drain",
+        ["IdleTimeout"] = "Timeouts:Idle",
+        ["ReceiveTimeout"] = "Timeouts:Receive",
+        ["SendTimeout"] = "Timeouts:Send",
+    };
+
     internal static ServerOptions Read(SectionReader section, ServerOptions code, Engine? engine,
         IServiceProvider services, string folder, Action<DiagnosticEvent> onDiagnosticEvent, bool isHttp = false)
     {
@@ -30,56 +45,98 @@ internal static class ServerSection
             Services = code.Services ?? services,
             OnDiagnosticEvent = code.OnDiagnosticEvent ?? onDiagnosticEvent,
 
-            AcceptLimit = section.Int(nameof(code.AcceptLimit), code.AcceptLimit),
-            AcceptScheme = section.Word(nameof(code.AcceptScheme), code.AcceptScheme),
+            CountSends = section.Flag(nameof(code.CountSends), code.CountSends),
+            Scheduling = section.Word(nameof(code.Scheduling), code.Scheduling),
+            StatusPath = section.Text(nameof(code.StatusPath)) ?? code.StatusPath,
+            Accept = ReadAccept(section.Section(nameof(code.Accept)), code.Accept),
+            Limits = ReadLimits(section.Section(nameof(code.Limits)), code.Limits),
+            Socket = ReadSocket(section.Section(nameof(code.Socket)), code.Socket),
+            Timeouts = ReadTimeouts(section.Section(nameof(code.Timeouts)), code.Timeouts),
+
+            // Options that text cannot express.
+            Dispatcher = code.Dispatcher,
+            State = code.State,
+        };
+        section.End(s_renamed);
+        return options;
+    }
+
+    private static AcceptOptions ReadAccept(SectionReader section, AcceptOptions code)
+    {
+        AcceptOptions read = new()
+        {
+            Limit = section.Int(nameof(code.Limit), code.Limit),
+            Placement = section.Word(nameof(code.Placement), code.Placement),
+            Scheme = section.Word(nameof(code.Scheme), code.Scheme),
+
+            AtStart = code.AtStart,
+            Admit = code.Admit,
+            ChooseLoop = code.ChooseLoop,
+        };
+        section.End();
+        return read;
+    }
+
+    private static ServerLimits ReadLimits(SectionReader section, ServerLimits code)
+    {
+        ServerLimits read = new()
+        {
             AllowLargeMessages = section.Flag(nameof(code.AllowLargeMessages), code.AllowLargeMessages),
             BackPressure = section.Maybe(nameof(code.BackPressure)) ?? code.BackPressure,
+            Connections = section.Int(nameof(code.Connections), code.Connections),
+            SendBytes = section.Int(nameof(code.SendBytes), code.SendBytes),
+            SlowConsumer = section.Word(nameof(code.SlowConsumer), code.SlowConsumer),
+            UnreadBytes = section.Int(nameof(code.UnreadBytes), code.UnreadBytes),
+        };
+        section.End();
+        return read;
+    }
+
+    private static ServerSocketOptions ReadSocket(SectionReader section, ServerSocketOptions code)
+    {
+        ServerSocketOptions read = new()
+        {
             Backlog = section.Int(nameof(code.Backlog), code.Backlog),
             BindToDevice = section.Text(nameof(code.BindToDevice)) ?? code.BindToDevice,
             BusyPoll = section.Time(nameof(code.BusyPoll), code.BusyPoll),
-            CountSends = section.Flag(nameof(code.CountSends), code.CountSends),
             DeferAccept = section.Time(nameof(code.DeferAccept), code.DeferAccept),
-            DrainLimit = section.Time(nameof(code.DrainLimit), code.DrainLimit),
-            DrainTimeout = section.Time(nameof(code.DrainTimeout), code.DrainTimeout),
             DualMode = section.Flag(nameof(code.DualMode), code.DualMode),
             ExclusiveAddressUse = section.Flag(nameof(code.ExclusiveAddressUse), code.ExclusiveAddressUse),
             FastOpenQueue = section.Int(nameof(code.FastOpenQueue), code.FastOpenQueue),
             FreeBind = section.Flag(nameof(code.FreeBind), code.FreeBind),
-            IdleTimeout = section.Time(nameof(code.IdleTimeout), code.IdleTimeout),
             KeepAlive = section.Flag(nameof(code.KeepAlive), code.KeepAlive),
             KeepAliveCount = section.Int(nameof(code.KeepAliveCount), code.KeepAliveCount),
             KeepAliveInterval = section.Time(nameof(code.KeepAliveInterval), code.KeepAliveInterval),
             KeepAliveTime = section.Time(nameof(code.KeepAliveTime), code.KeepAliveTime),
-            MaxConnections = section.Int(nameof(code.MaxConnections), code.MaxConnections),
             NoDelay = section.Flag(nameof(code.NoDelay), code.NoDelay),
-            Placement = section.Word(nameof(code.Placement), code.Placement),
             ReceiveBufferBytes = section.Int(nameof(code.ReceiveBufferBytes), code.ReceiveBufferBytes),
-            ReceiveTimeout = section.Time(nameof(code.ReceiveTimeout), code.ReceiveTimeout),
             RemoveStaleUnixPath = section.Flag(nameof(code.RemoveStaleUnixPath), code.RemoveStaleUnixPath),
             ReuseAddress = section.Flag(nameof(code.ReuseAddress), code.ReuseAddress),
             ReusePort = section.Flag(nameof(code.ReusePort), code.ReusePort),
-            Scheduling = section.Word(nameof(code.Scheduling), code.Scheduling),
             SendBufferBytes = section.Int(nameof(code.SendBufferBytes), code.SendBufferBytes),
-            SendLimitBytes = section.Int(nameof(code.SendLimitBytes), code.SendLimitBytes),
-            SendTimeout = section.Time(nameof(code.SendTimeout), code.SendTimeout),
-            SlowConsumer = section.Word(nameof(code.SlowConsumer), code.SlowConsumer),
-            StatusPath = section.Text(nameof(code.StatusPath)) ?? code.StatusPath,
             TypeOfService = section.Int(nameof(code.TypeOfService), code.TypeOfService),
-            UnreadLimitBytes = section.Int(nameof(code.UnreadLimitBytes), code.UnreadLimitBytes),
             UserTimeout = section.Time(nameof(code.UserTimeout), code.UserTimeout),
 
-            // Options that text cannot express.
-            AcceptAtStart = code.AcceptAtStart,
-            Admit = code.Admit,
-            ChooseLoop = code.ChooseLoop,
-            CreateSocket = code.CreateSocket,
-            Dispatcher = code.Dispatcher,
+            Create = code.Create,
             Mark = code.Mark,
-            OnSocketCreated = code.OnSocketCreated,
-            State = code.State,
+            OnCreated = code.OnCreated,
         };
         section.End();
-        return options;
+        return read;
+    }
+
+    private static ConnectionTimeouts ReadTimeouts(SectionReader section, ConnectionTimeouts code)
+    {
+        ConnectionTimeouts read = new()
+        {
+            Drain = section.Time(nameof(code.Drain), code.Drain),
+            DrainTotal = section.Time(nameof(code.DrainTotal), code.DrainTotal),
+            Idle = section.Time(nameof(code.Idle), code.Idle),
+            Receive = section.Time(nameof(code.Receive), code.Receive),
+            Send = section.Time(nameof(code.Send), code.Send),
+        };
+        section.End();
+        return read;
     }
 
     private static (string? Address, EndPoint? EndPoint, IReadOnlyList<EndPoint> EndPoints) ReadWhere(

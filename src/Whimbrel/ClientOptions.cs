@@ -13,6 +13,9 @@ public sealed class ClientOptions : ConnectionOptions
     private string? _address;
     private IReadOnlyList<EndPoint> _endPoints = [];
     private TlsOptions? _tls;
+    private readonly ConnectionLimits _limits = new();
+    private readonly ClientTimeouts _timeouts = new();
+    private readonly ClientSocketOptions _socket = new();
 
     /// <summary>
     /// Address to connect to: an <see cref="IPEndPoint"/>, a <see cref="DnsEndPoint"/> or a Unix path. Shorthand for
@@ -45,9 +48,6 @@ public sealed class ClientOptions : ConnectionOptions
         init => _endPoints = value;
     }
 
-    /// <summary>Local address to connect from, or null for the system's choice.</summary>
-    public EndPoint? LocalEndPoint { get; init; }
-
     /// <summary>
     /// The loop of the client's connections, including reconnects. Inside a session, its own <see cref="Session.Loop"/>
     /// makes one thread serve both connections of a relay. Must be a loop of <see cref="ConnectionOptions.Engine"/>,
@@ -57,18 +57,41 @@ public sealed class ClientOptions : ConnectionOptions
 
     internal Engine EngineOrDefault => Engine ?? Loop?.Engine ?? Whimbrel.Engine.Default;
 
-    /// <summary>
-    /// Maximum time for a connect, over all its addresses and including name resolution. 1 ms to 1 hour; default 15 s.
-    /// </summary>
-    public TimeSpan ConnectTimeout { get; init; } = TimeSpan.FromSeconds(15);
+    /// <summary>Limits of each connection.</summary>
+    /// <exception cref="ArgumentNullException">The value is null.</exception>
+    public ConnectionLimits Limits
+    {
+        get => _limits;
+        init
+        {
+            ArgumentNullException.ThrowIfNull(value);
+            _limits = value;
+        }
+    }
 
-    /// <summary>
-    /// TCP_FASTOPEN_CONNECT: to a server known from an earlier connection, the data that OnConnected sends leaves with
-    /// the SYN. OnConnected then runs before the server has answered, and a refusal ends a connection instead of
-    /// failing the connect. The data may arrive twice (RFC 7413), so use it for repeatable requests only. Default
-    /// false. Linux, with bit 1 set in net.ipv4.tcp_fastopen.
-    /// </summary>
-    public bool FastOpen { get; init; }
+    /// <summary>Time limits of connects and of each connection.</summary>
+    /// <exception cref="ArgumentNullException">The value is null.</exception>
+    public ClientTimeouts Timeouts
+    {
+        get => _timeouts;
+        init
+        {
+            ArgumentNullException.ThrowIfNull(value);
+            _timeouts = value;
+        }
+    }
+
+    /// <summary>Socket options of each connection.</summary>
+    /// <exception cref="ArgumentNullException">The value is null.</exception>
+    public ClientSocketOptions Socket
+    {
+        get => _socket;
+        init
+        {
+            ArgumentNullException.ThrowIfNull(value);
+            _socket = value;
+        }
+    }
 
     /// <summary>
     /// TLS options of the connection. Default null: no TLS, or the default options for an address <c>tls://</c>.
@@ -84,6 +107,12 @@ public sealed class ClientOptions : ConnectionOptions
 
     /// <summary>Policy for automatic reconnects. Default null: none.</summary>
     public ReconnectPolicy? Reconnect { get; init; }
+
+    internal override ConnectionLimits CommonLimits => _limits;
+
+    internal override ConnectionTimeouts CommonTimeouts => _timeouts;
+
+    internal override ConnectionSocketOptions CommonSocket => _socket;
 
     /// <summary>
     /// Returns a copy of these options with another address or other TLS options, so that several clients can share one
@@ -115,7 +144,6 @@ public sealed class ClientOptions : ConnectionOptions
     {
         OptionErrors errors = new(nameof(ClientOptions));
         ValidateCommon(errors);
-        errors.Range(nameof(ConnectTimeout), ConnectTimeout, TimeSpan.FromMilliseconds(1), TimeSpan.FromHours(1));
         EndPointRules.Collect(errors, Address, EndPoint, EndPoints, engine, toListen: false);
         if (EndPoints.Count > MaxEndPoints)
             errors.Add($"EndPoints has {EndPoints.Count} entries, allowed 1 to {MaxEndPoints}");
@@ -123,7 +151,8 @@ public sealed class ClientOptions : ConnectionOptions
             errors.Add(
                 $"Loop = {Loop}, which is no loop of Engine ({engine}): leave Engine out, or give one of its loops");
         Reconnect?.Validate(errors);
-        if (LocalEndPoint is not null) EndPointRules.Check(errors, nameof(LocalEndPoint), LocalEndPoint, engine);
+        if (Socket.LocalEndPoint is not null)
+            EndPointRules.Check(errors, "Socket.LocalEndPoint", Socket.LocalEndPoint, engine);
         SocketOptionRules.Check(errors, this, engine);
         Tls?.Validate(errors, isServer: false);
         if (Tls is { NeedsHostName: true } && EndPointRules.Collect(null, Address, EndPoint, EndPoints, engine,

@@ -255,7 +255,7 @@ public readonly record struct CloseReason(CloseCause Cause, int ErrorCode = 0, E
             CloseCause.PeerClosed => "closed by the peer",
             CloseCause.PeerReset => "reset by the peer",
             CloseCause.SlowConsumer => "disconnected by SlowConsumer=Disconnect: the peer reads too slowly",
-            CloseCause.UnreadLimit => "the session left more bytes unread than UnreadLimitBytes allows",
+            CloseCause.UnreadLimit => "the session left more bytes unread than Limits.UnreadBytes allows",
             CloseCause.UserException =>
                 Exception is null ? "user code threw" : $"user code threw {ErrorText.Of(Exception)}",
             CloseCause.Cancelled => "cancelled",

@@ -101,7 +101,7 @@ public partial class Server : IAsyncDisposable
         get => Volatile.Read(ref _maxConnections);
         set
         {
-            if (value is < 1 or > ServerOptions.MostConnections)
+            if (value is < 1 or > ServerLimits.MostConnections)
                 Throw.OutOfRange(nameof(value), value, "1 up to 10,000,000");
             Volatile.Write(ref _maxConnections, value);
         }

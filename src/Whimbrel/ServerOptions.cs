@@ -5,9 +5,11 @@ namespace Whimbrel;
 /// <summary>Options of a <see cref="Server"/>. Plain data, copied and validated once, at start.</summary>
 public sealed class ServerOptions : ConnectionOptions
 {
-    internal const int MostConnections = 10_000_000;
-
     private string? _address;
+    private readonly ServerLimits _limits = new();
+    private readonly ConnectionTimeouts _timeouts = new();
+    private readonly ServerSocketOptions _socket = new();
+    private readonly AcceptOptions _accept = new();
 
     /// <summary>
     /// Address to listen on: an <see cref="IPEndPoint"/> (port 0 takes a free one) or a Unix path. Shorthand for one
@@ -29,89 +31,53 @@ public sealed class ServerOptions : ConnectionOptions
     /// <summary>Addresses to listen on. Use this, <see cref="EndPoint"/> or <see cref="Address"/>.</summary>
     public IReadOnlyList<EndPoint> EndPoints { get; init; } = [];
 
-    /// <summary>
-    /// Whether accepting begins at the end of the start. Default true. False: the start binds and listens, so that
-    /// ports are known and mistakes are found. Clients then wait in the backlog until
-    /// <see cref="Server.StartAcceptingAsync"/>.
-    /// </summary>
-    public bool AcceptAtStart { get; init; } = true;
+    /// <summary>Limits of the server and of its connections.</summary>
+    /// <exception cref="ArgumentNullException">The value is null.</exception>
+    public ServerLimits Limits
+    {
+        get => _limits;
+        init
+        {
+            ArgumentNullException.ThrowIfNull(value);
+            _limits = value;
+        }
+    }
 
-    /// <summary>
-    /// Maximum number of connections that the kernel keeps ready to be accepted. 1 to 65,535, limited by the system's
-    /// somaxconn; default 4,096.
-    /// </summary>
-    public int Backlog { get; init; } = 4096;
+    /// <summary>Time limits of each connection.</summary>
+    /// <exception cref="ArgumentNullException">The value is null.</exception>
+    public ConnectionTimeouts Timeouts
+    {
+        get => _timeouts;
+        init
+        {
+            ArgumentNullException.ThrowIfNull(value);
+            _timeouts = value;
+        }
+    }
 
-    /// <summary>Whether an IPv6 wildcard listener also accepts IPv4 connections. Default true.</summary>
-    public bool DualMode { get; init; } = true;
+    /// <summary>Socket options of the listeners and of accepted connections.</summary>
+    /// <exception cref="ArgumentNullException">The value is null.</exception>
+    public ServerSocketOptions Socket
+    {
+        get => _socket;
+        init
+        {
+            ArgumentNullException.ThrowIfNull(value);
+            _socket = value;
+        }
+    }
 
-    /// <summary>
-    /// SO_REUSEADDR: allows listening while old connections of the port are still in TIME_WAIT. Default true. Ignored
-    /// on Windows, where the option has another meaning; elsewhere the portable engine always sets it.
-    /// </summary>
-    public bool ReuseAddress { get; init; } = true;
-
-    /// <summary>
-    /// SO_REUSEPORT: allows several processes to listen on one port; the kernel distributes connections. Default false.
-    /// Linux.
-    /// </summary>
-    public bool ReusePort { get; init; }
-
-    /// <summary>
-    /// SO_EXCLUSIVEADDRUSE: prevents other processes from taking the port by force. Default false. Windows; on other
-    /// systems ports are exclusive unless both sides set <see cref="ReusePort"/>.
-    /// </summary>
-    public bool ExclusiveAddressUse { get; init; }
-
-    /// <summary>
-    /// TCP_FASTOPEN: number of connections with data in their SYN that may wait for the end of their handshake. 1 to
-    /// 65,535; default 0, off. Linux, with bit 2 set in net.ipv4.tcp_fastopen.
-    /// </summary>
-    public int FastOpenQueue { get; init; }
-
-    /// <summary>
-    /// TCP_DEFER_ACCEPT: accepts a connection only when its first bytes have arrived, or after this time. Whole
-    /// seconds, which Linux rounds up to its steps of 1, 3, 7, 15, 31...; 1 s to 1 hour; default zero, off. Linux.
-    /// </summary>
-    public TimeSpan DeferAccept { get; init; }
-
-    /// <summary>
-    /// Maximum number of open connections; further ones are accepted, counted and closed at once. 1 to 10,000,000;
-    /// default 100,000.
-    /// </summary>
-    public int MaxConnections { get; init; } = 100_000;
-
-    /// <summary>
-    /// Whether to delete a Unix path left over from a process that ended. Only sockets are deleted, and only if no
-    /// process answers there. Default true.
-    /// </summary>
-    public bool RemoveStaleUnixPath { get; init; } = true;
-
-    /// <summary>
-    /// Number of connections after which accepting stops; accepted connections continue. Default 0, no limit.
-    /// <see cref="Server.StartAcceptingAsync"/> restarts the count.
-    /// </summary>
-    public int AcceptLimit { get; init; }
-
-    /// <summary>One listener for all loops, or one for each. Default <see cref="AcceptScheme.Auto"/>.</summary>
-    public AcceptScheme AcceptScheme { get; init; }
-
-    /// <summary>Rule that assigns accepted connections to loops. Default <see cref="Placement.Auto"/>.</summary>
-    public Placement Placement { get; init; }
-
-    /// <summary>
-    /// Function that returns the loop for each accepted connection, a loop of the server's engine. Replaces
-    /// <see cref="Placement"/>. Called on the accepting loop; must not block. If it throws or returns a loop of another
-    /// engine, that connection is closed and <see cref="Server.OnError"/> is called.
-    /// </summary>
-    public Func<AcceptedConnection, Loop>? ChooseLoop { get; init; }
-
-    /// <summary>
-    /// Filter called for each connection before its session is created; false closes the connection at once. Called on
-    /// the accepting loop; must not block, so look data up beforehand. If it throws, that connection is closed and
-    /// <see cref="Server.OnError"/> is called.
-    /// </summary>
-    public Func<AcceptedConnection, bool>? Admit { get; init; }
+    /// <summary>Options of accepting: when, on which loops, and which connections.</summary>
+    /// <exception cref="ArgumentNullException">The value is null.</exception>
+    public AcceptOptions Accept
+    {
+        get => _accept;
+        init
+        {
+            ArgumentNullException.ThrowIfNull(value);
+            _accept = value;
+        }
+    }
 
     /// <summary>
     /// Path of a Unix socket, created at start and deleted at stop, from which <c>whimbrel top</c> reads the state of
@@ -133,6 +99,12 @@ public sealed class ServerOptions : ConnectionOptions
     /// use it.
     /// </summary>
     public object? State { get; init; }
+
+    internal override ConnectionLimits CommonLimits => _limits;
+
+    internal override ConnectionTimeouts CommonTimeouts => _timeouts;
+
+    internal override ConnectionSocketOptions CommonSocket => _socket;
 
     /// <summary>Returns a copy that listens on the given address.</summary>
     internal ServerOptions At(string address)
@@ -172,15 +144,7 @@ public sealed class ServerOptions : ConnectionOptions
     {
         OptionErrors errors = new(nameof(ServerOptions));
         ValidateCommon(errors);
-        errors.Range(nameof(Backlog), Backlog, 1, 65_535);
-        errors.Range(nameof(MaxConnections), MaxConnections, 1, MostConnections);
-        errors.Range(nameof(AcceptLimit), AcceptLimit, 0, int.MaxValue);
-        errors.Defined(nameof(AcceptScheme), AcceptScheme);
-        errors.Defined(nameof(Placement), Placement);
-        if (AcceptScheme == AcceptScheme.ListenerPerLoop && !engine.CanSharePorts)
-            errors.Add("AcceptScheme = ListenerPerLoop, which needs SO_REUSEPORT of Linux: use OneListener");
-        if (ChooseLoop is not null && Placement != Placement.Auto)
-            errors.Add("Placement and ChooseLoop are both given: use one of them");
+        Accept.Check(errors, engine);
         EndPointRules.Collect(errors, Address, EndPoint, EndPoints, engine, toListen: true);
         SocketOptionRules.Check(errors, this, engine);
         if (StatusPath is { } path && EndPointRules.StatusAt(path, out string? mistake) is null)

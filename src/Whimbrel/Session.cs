@@ -239,7 +239,7 @@ public abstract partial class Session : IConnection
         get => _connection is { } connection ? connection.SendLimit : 0;
         protected set
         {
-            if (value is < ConnectionOptions.LeastSendLimit or > ConnectionOptions.MostSendLimit)
+            if (value is < ConnectionLimits.LeastSendBytes or > ConnectionLimits.MostSendBytes)
                 Throw.OutOfRange(nameof(value), value, "between 4 KiB and 1 GiB");
             if (_connection is not { } connection) return;
             SetSendLimit(connection, value, connection.AllowsLargeMessages, nameof(SendLimitBytes));

@@ -7,8 +7,8 @@ await using Server server = new(
     new ServerOptions
     {
         Address = args.Length > 0 ? args[0] : "tcp://127.0.0.1:1111",
-        MaxConnections = 10_000,
-        IdleTimeout = TimeSpan.FromMinutes(10),
+        Limits = new() { Connections = 10_000 },
+        Timeouts = new() { Idle = TimeSpan.FromMinutes(10) },
         OnDiagnosticEvent = notice => Console.Error.WriteLine(notice), // warnings for the operator
     },
     () => new EchoSession());

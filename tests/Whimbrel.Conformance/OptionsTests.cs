@@ -32,15 +32,16 @@ public sealed class OptionsTests
             Socket = new() { Backlog = 0, ReceiveBufferBytes = -1, SendBufferBytes = -1 },
         });
         Assert.Contains("ServerOptions has 8 mistakes", message, StringComparison.Ordinal);
-        Assert.Contains("SendLimitBytes = 4095, allowed 4096 to 1073741824", message, StringComparison.Ordinal);
-        Assert.Contains("UnreadLimitBytes = 1023, allowed 1024 to 1073741824", message, StringComparison.Ordinal);
-        Assert.Contains("DrainTimeout = 00:00:00.0090000, allowed 00:00:00.0100000 to 01:00:00", message,
+        Assert.Contains("Limits.SendBytes = 4095, allowed 4096 to 1073741824", message, StringComparison.Ordinal);
+        Assert.Contains("Limits.UnreadBytes = 1023, allowed 1024 to 1073741824", message, StringComparison.Ordinal);
+        Assert.Contains("Timeouts.Drain = 00:00:00.0090000, allowed 00:00:00.0100000 to 01:00:00", message,
             StringComparison.Ordinal);
-        Assert.Contains("SlowConsumer = 99, allowed Disconnect, DropNewest, Wait", message, StringComparison.Ordinal);
-        Assert.Contains("Backlog = 0, allowed 1 to 65535", message, StringComparison.Ordinal);
-        Assert.Contains("MaxConnections = 0, allowed 1 to 10000000", message, StringComparison.Ordinal);
-        Assert.Contains("ReceiveBufferBytes = -1", message, StringComparison.Ordinal);
-        Assert.Contains("SendBufferBytes = -1", message, StringComparison.Ordinal);
+        Assert.Contains("Limits.SlowConsumer = 99, allowed Disconnect, DropNewest, Wait", message,
+            StringComparison.Ordinal);
+        Assert.Contains("Socket.Backlog = 0, allowed 1 to 65535", message, StringComparison.Ordinal);
+        Assert.Contains("Limits.Connections = 0, allowed 1 to 10000000", message, StringComparison.Ordinal);
+        Assert.Contains("Socket.ReceiveBufferBytes = -1", message, StringComparison.Ordinal);
+        Assert.Contains("Socket.SendBufferBytes = -1", message, StringComparison.Ordinal);
     }
 
     public static TheoryData<string, ServerOptions> ServerMistakes => new()
@@ -48,9 +49,9 @@ public sealed class OptionsTests
         { "EndPoint is missing", new ServerOptions() },
         { "EndPoint and EndPoints are both given", new ServerOptions { EndPoint = s_any, EndPoints = [s_any] } },
         { "host names are not resolved here", new ServerOptions { EndPoint = new DnsEndPoint("localhost", 0) } },
-        { "SendLimitBytes = 1073741825",
+        { "Limits.SendBytes = 1073741825",
             new ServerOptions { EndPoint = s_any, Limits = new() { SendBytes = (1 << 30) + 1 } } },
-        { "UnreadLimitBytes = 1073741825",
+        { "Limits.UnreadBytes = 1073741825",
             new ServerOptions { EndPoint = s_any, Limits = new() { UnreadBytes = (1 << 30) + 1 } } },
         { "Address and EndPoint are both given",
             new ServerOptions { EndPoint = s_any, Address = "tcp://127.0.0.1:0" } },
@@ -61,65 +62,66 @@ public sealed class OptionsTests
         { "a server listens at addresses of this machine", new ServerOptions { Address = "tcp://example.org:80" } },
         { "Address = memory://a, the ", new ServerOptions { Address = "memory://a" } },
         { "names the service 'no-such-service'", new ServerOptions { Address = "tcp://127.0.0.1:no-such-service" } },
-        { "DrainTimeout = 01:00:00.0010000", new ServerOptions
+        { "Timeouts.Drain = 01:00:00.0010000", new ServerOptions
         {
             EndPoint = s_any,
             Timeouts = new() { Drain = TimeSpan.FromHours(1) + TimeSpan.FromMilliseconds(1) }
         } },
-        { "Backlog = 65536", new ServerOptions { EndPoint = s_any, Socket = new() { Backlog = 65_536 } } },
-        { "MaxConnections = 10000001",
+        { "Socket.Backlog = 65536", new ServerOptions { EndPoint = s_any, Socket = new() { Backlog = 65_536 } } },
+        { "Limits.Connections = 10000001",
             new ServerOptions { EndPoint = s_any, Limits = new() { Connections = 10_000_001 } } },
         { "allowed IPEndPoint or UnixDomainSocketEndPoint", new ServerOptions { EndPoint = new OtherEndPoint() } },
-        { "KeepAliveTime = 00:01:00, has no effect without KeepAlive = True",
+        { "Socket.KeepAliveTime = 00:01:00, has no effect without Socket.KeepAlive = True",
             new ServerOptions { EndPoint = s_any, Socket = new() { KeepAliveTime = TimeSpan.FromMinutes(1) } } },
-        { "KeepAliveInterval = 00:00:01, has no effect without KeepAlive = True",
+        { "Socket.KeepAliveInterval = 00:00:01, has no effect without Socket.KeepAlive = True",
             new ServerOptions { EndPoint = s_any, Socket = new() { KeepAliveInterval = TimeSpan.FromSeconds(1) } } },
-        { "KeepAliveCount = 1, has no effect without KeepAlive = True",
+        { "Socket.KeepAliveCount = 1, has no effect without Socket.KeepAlive = True",
             new ServerOptions { EndPoint = s_any, Socket = new() { KeepAliveCount = 1 } } },
-        { "KeepAliveTime = 00:00:01.5000000, allowed whole seconds from 00:00:01 to 09:06:07, or zero",
+        { "Socket.KeepAliveTime = 00:00:01.5000000, allowed whole seconds from 00:00:01 to 09:06:07, or zero",
             new ServerOptions
             {
                 EndPoint = s_any,
                 Socket = new() { KeepAlive = true, KeepAliveTime = TimeSpan.FromSeconds(1.5) }
             } },
-        { "KeepAliveTime = 09:06:08",
+        { "Socket.KeepAliveTime = 09:06:08",
             new ServerOptions
             {
                 EndPoint = s_any,
                 Socket = new() { KeepAlive = true, KeepAliveTime = TimeSpan.FromSeconds(32_768) }
             } },
-        { "KeepAliveInterval = -00:00:01",
+        { "Socket.KeepAliveInterval = -00:00:01",
             new ServerOptions
             {
                 EndPoint = s_any,
                 Socket = new() { KeepAlive = true, KeepAliveInterval = TimeSpan.FromSeconds(-1) }
             } },
-        { "KeepAliveCount = 128, allowed 0 to 127",
+        { "Socket.KeepAliveCount = 128, allowed 0 to 127",
             new ServerOptions { EndPoint = s_any, Socket = new() { KeepAlive = true, KeepAliveCount = 128 } } },
-        { "UserTimeout = 24.00:00:00.0010000, allowed whole milliseconds", new ServerOptions
+        { "Socket.UserTimeout = 24.00:00:00.0010000, allowed whole milliseconds", new ServerOptions
         {
             EndPoint = s_any,
             Socket = new() { UserTimeout = TimeSpan.FromDays(24) + TimeSpan.FromMilliseconds(1) }
         } },
-        { "UserTimeout = 00:00:00.0005000, allowed whole milliseconds",
+        { "Socket.UserTimeout = 00:00:00.0005000, allowed whole milliseconds",
             new ServerOptions { EndPoint = s_any, Socket = new() { UserTimeout = TimeSpan.FromMicroseconds(500) } } },
-        { "BusyPoll = 00:00:01.0000010, allowed whole microseconds",
+        { "Socket.BusyPoll = 00:00:01.0000010, allowed whole microseconds",
             new ServerOptions
             {
                 EndPoint = s_any,
                 Socket = new() { BusyPoll = TimeSpan.FromSeconds(1) + TimeSpan.FromMicroseconds(1) }
             } },
-        { "TypeOfService = 253, allowed multiples of 4 from 0 to 252",
+        { "Socket.TypeOfService = 253, allowed multiples of 4 from 0 to 252",
             new ServerOptions { EndPoint = s_any, Socket = new() { TypeOfService = 253 } } },
-        { "TypeOfService = 256", new ServerOptions { EndPoint = s_any, Socket = new() { TypeOfService = 256 } } },
-        { "TypeOfService = -4", new ServerOptions { EndPoint = s_any, Socket = new() { TypeOfService = -4 } } },
-        { "BindToDevice = '', a device name has 1 to 15 bytes",
+        { "Socket.TypeOfService = 256",
+            new ServerOptions { EndPoint = s_any, Socket = new() { TypeOfService = 256 } } },
+        { "Socket.TypeOfService = -4", new ServerOptions { EndPoint = s_any, Socket = new() { TypeOfService = -4 } } },
+        { "Socket.BindToDevice = '', a device name has 1 to 15 bytes",
             new ServerOptions { EndPoint = s_any, Socket = new() { BindToDevice = "" } } },
-        { "BindToDevice = '1234567890123456'",
+        { "Socket.BindToDevice = '1234567890123456'",
             new ServerOptions { EndPoint = s_any, Socket = new() { BindToDevice = "1234567890123456" } } },
-        { "FastOpenQueue = -1, allowed 0 to 65535",
+        { "Socket.FastOpenQueue = -1, allowed 0 to 65535",
             new ServerOptions { EndPoint = s_any, Socket = new() { FastOpenQueue = -1 } } },
-        { "DeferAccept = 01:00:01, allowed whole seconds",
+        { "Socket.DeferAccept = 01:00:01, allowed whole seconds",
             new ServerOptions { EndPoint = s_any, Socket = new() { DeferAccept = TimeSpan.FromSeconds(3601) } } },
     };
 
@@ -147,7 +149,7 @@ public sealed class OptionsTests
             EndPoint = new UnixDomainSocketEndPoint("/a"),
             EndPoints = [new UnixDomainSocketEndPoint("/a")]
         } },
-        { "LocalEndPoint = ", new ClientOptions
+        { "Socket.LocalEndPoint = ", new ClientOptions
         {
             EndPoint = new UnixDomainSocketEndPoint("/a"),
             Socket = new() { LocalEndPoint = new DnsEndPoint("localhost", 0) }
@@ -166,33 +168,33 @@ public sealed class OptionsTests
         { "Address: 'tcp:/127.0.0.1:80' is no address", new ClientOptions { Address = "tcp:/127.0.0.1:80" } },
         { "EndPoint = [fe80::1]:80, a link-local address needs its interface",
             new ClientOptions { EndPoint = IPEndPoint.Parse("[fe80::1]:80") } },
-        { "ConnectTimeout = 00:00:00",
+        { "Timeouts.Connect = 00:00:00",
             new ClientOptions
             {
                 EndPoint = new UnixDomainSocketEndPoint("/a"),
                 Timeouts = new() { Connect = TimeSpan.Zero }
             } },
-        { "ConnectTimeout = 02:00:00", new ClientOptions
+        { "Timeouts.Connect = 02:00:00", new ClientOptions
         {
             EndPoint = new UnixDomainSocketEndPoint("/a"),
             Timeouts = new() { Connect = TimeSpan.FromHours(2) }
         } },
-        { "LocalEndPoint = ",
+        { "Socket.LocalEndPoint = ",
             new ClientOptions
             {
                 EndPoint = new UnixDomainSocketEndPoint("/a"),
                 Socket = new() { LocalEndPoint = new OtherEndPoint() }
             } },
-        { "FreeBind = True, has no effect without LocalEndPoint",
+        { "Socket.FreeBind = True, has no effect without Socket.LocalEndPoint",
             new ClientOptions
             {
                 // tidy: fixed port because nothing is bound or connected
                 EndPoint = new IPEndPoint(IPAddress.Loopback, 1),
                 Socket = new() { FreeBind = true }
             } },
-        { "KeepAlive = True, Unix sockets have no SO_KEEPALIVE",
+        { "Socket.KeepAlive = True, Unix sockets have no SO_KEEPALIVE",
             new ClientOptions { EndPoint = new UnixDomainSocketEndPoint("/a"), Socket = new() { KeepAlive = true } } },
-        { "SendLimitBytes = 0",
+        { "Limits.SendBytes = 0",
             new ClientOptions { EndPoint = new UnixDomainSocketEndPoint("/a"), Limits = new() { SendBytes = 0 } } },
     };
 
@@ -315,11 +317,12 @@ public sealed class OptionsTests
                 Socket = new() { ExclusiveAddressUse = true, ReusePort = true }
             });
         Assert.Contains("2 mistakes", message, StringComparison.Ordinal);
-        Assert.Contains("ExclusiveAddressUse = True, only Windows has SO_EXCLUSIVEADDRUSE", message,
+        Assert.Contains("Socket.ExclusiveAddressUse = True, only Windows has SO_EXCLUSIVEADDRUSE", message,
             StringComparison.Ordinal);
-        Assert.Contains("ExclusiveAddressUse and ReusePort are both true", message, StringComparison.Ordinal);
+        Assert.Contains("Socket.ExclusiveAddressUse and Socket.ReusePort are both true", message,
+            StringComparison.Ordinal);
         await using Engine portable = new(new EngineOptions { Kind = EngineKind.Portable, Loops = 1 });
-        Assert.Contains("ReuseAddress = False, the portable engine cannot",
+        Assert.Contains("Socket.ReuseAddress = False, the portable engine cannot",
             MistakesOf(
                 new ServerOptions { Engine = portable, EndPoint = s_any, Socket = new() { ReuseAddress = false } }),
             StringComparison.Ordinal);

@@ -9,26 +9,26 @@ public sealed class ServerOptionsTests
 
     public static TheoryData<string, ServerOptions> Mistakes => new()
     {
-        { "AcceptLimit = -1, allowed 0 to 2147483647",
+        { "Accept.Limit = -1, allowed 0 to 2147483647",
             new ServerOptions { EndPoint = s_any, Accept = new() { Limit = -1 } } },
-        { "AcceptScheme = 7, allowed Auto, OneListener, ListenerPerLoop",
+        { "Accept.Scheme = 7, allowed Auto, OneListener, ListenerPerLoop",
             new ServerOptions { EndPoint = s_any, Accept = new() { Scheme = (AcceptScheme)7 } } },
-        { "Placement = 7, allowed Auto, RoundRobin, LeastLoaded, AcceptingLoop",
+        { "Accept.Placement = 7, allowed Auto, RoundRobin, LeastLoaded, AcceptingLoop",
             new ServerOptions { EndPoint = s_any, Accept = new() { Placement = (Placement)7 } } },
-        { "Placement and ChooseLoop are both given", new ServerOptions
+        { "Accept.Placement and Accept.ChooseLoop are both given", new ServerOptions
         {
             EndPoint = s_any,
             Accept = new() { Placement = Placement.LeastLoaded, ChooseLoop = static a => a.Loop }
         } },
-        { "IdleTimeout = 00:00:00.0990000, allowed 00:00:00.1000000 to 7.00:00:00",
+        { "Timeouts.Idle = 00:00:00.0990000, allowed 00:00:00.1000000 to 7.00:00:00",
             new ServerOptions { EndPoint = s_any, Timeouts = new() { Idle = TimeSpan.FromMilliseconds(99) } } },
-        { "IdleTimeout = 7.00:00:00.0010000",
+        { "Timeouts.Idle = 7.00:00:00.0010000",
             new ServerOptions
             {
                 EndPoint = s_any,
                 Timeouts = new() { Idle = TimeSpan.FromDays(7) + TimeSpan.FromMilliseconds(1) }
             } },
-        { "IdleTimeout = -00:00:01",
+        { "Timeouts.Idle = -00:00:01",
             new ServerOptions { EndPoint = s_any, Timeouts = new() { Idle = TimeSpan.FromSeconds(-1) } } },
     };
 
@@ -46,7 +46,7 @@ public sealed class ServerOptionsTests
     public void Mistakes_can_be_asked_for_before_a_start()
     {
         Assert.Empty(new ServerOptions { EndPoint = s_any }.FindMistakes());
-        Assert.Equal(["Backlog = 0, allowed 1 to 65535", "AcceptLimit = -1, allowed 0 to 2147483647"],
+        Assert.Equal(["Socket.Backlog = 0, allowed 1 to 65535", "Accept.Limit = -1, allowed 0 to 2147483647"],
             new ServerOptions { EndPoint = s_any, Accept = new() { Limit = -1 }, Socket = new() { Backlog = 0 } }
                 .FindMistakes());
         Assert.Empty(new EngineOptions().FindMistakes());

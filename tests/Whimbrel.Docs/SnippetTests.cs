@@ -92,6 +92,9 @@ public class SnippetTests
     [InlineData("members of object", "public override string ToText() => \"a\";", "a.md:5: CS0115")]
     [InlineData("given Socket socket", "socket.Whistle();", "a.md:5: CS1061")]
     [InlineData("nonsense", "", "a.md:4: unknown words")]
+    // Groups of options: a form that would change a default in place, and a member that only servers have.
+    [InlineData("", "_ = new ServerOptions { Limits = { SendBytes = 1 } };", "a.md:5: CS8852")]
+    [InlineData("", "_ = new ClientOptions { Socket = new() { Backlog = 1 } };", "a.md:5: CS0117")]
     public void A_wrong_snippet_is_reported_with_its_line(string words, string code, string expected) =>
         Assert.StartsWith(expected, Assert.Single(SnippetCompiler.Errors(new Snippet("a.md", 5, words, code), [])),
             StringComparison.Ordinal);

@@ -47,10 +47,10 @@ public partial class TemplateTests(MadeProjects made) : IClassFixture<MadeProjec
     {
         made.Check();
         var (code, output) = await Command.RunAsync(made.FolderOf("Chat"), _patience, "dotnet", made.ProgramOf("Chat"),
-            "--Chat:Address=tcp://127.0.0.1:0", "--Chat:Backlog=0", "--Chat:MaxConnection=3");
+            "--Chat:Address=tcp://127.0.0.1:0", "--Chat:Socket:Backlog=0", "--Chat:Limits:Connection=3");
         Assert.NotEqual(0, code);
-        Assert.Contains("Chat:Backlog = 0", output, StringComparison.Ordinal);
-        Assert.Contains("Chat:MaxConnection: there is no such option", output, StringComparison.Ordinal);
+        Assert.Contains("Chat:Socket:Backlog = 0", output, StringComparison.Ordinal);
+        Assert.Contains("Chat:Limits:Connection: there is no such option", output, StringComparison.Ordinal);
     }
 
     [Fact]

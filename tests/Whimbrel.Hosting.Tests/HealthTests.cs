@@ -17,7 +17,7 @@ public sealed class HealthTests
                 s.AddWhimbrelServer<Stubborn>("Chat");
                 s.AddHealthChecks().AddWhimbrelServer("Chat", tags: ["ready"]);
             },
-            ("Chat:Address", "tcp://127.0.0.1:0"), ("Chat:MaxConnections", "2"));
+            ("Chat:Address", "tcp://127.0.0.1:0"), ("Chat:Limits:Connections", "2"));
         await TellsAsync(host, HealthStatus.Unhealthy, "Chat is not started");
         await host.StartAsync();
         await TellsAsync(host, HealthStatus.Healthy, "Chat serves 0 sessions");
@@ -27,7 +27,7 @@ public sealed class HealthTests
         await TellsAsync(host, HealthStatus.Degraded, "Chat has 2 sessions, which is its limit");
         NetworkStream third = (await host.ConnectAsync()).GetStream();
         await TestHost.UntilAsync(() => host.Server().RejectedCount == 1, "the rejection");
-        host.Reload(("Chat:MaxConnections", "100"));
+        host.Reload(("Chat:Limits:Connections", "100"));
         await TellsAsync(host, HealthStatus.Degraded, "Chat has rejected connections in the last 10 s");
         // Independent of other callers of the check.
         await TellsAsync(host, HealthStatus.Degraded, "Chat has rejected connections in the last 10 s");

@@ -42,8 +42,8 @@ public sealed class HostTests
                     Socket = new() { Backlog = 9 },
                     State = "kept"
                 }),
-            ("Chat:Addresses:0", AnyPort), ("Chat:Addresses:1", "tcp://localhost:0"), ("Chat:Backlog", "11"),
-            ("Chat:SlowConsumer", "wait"), ("Chat:IdleTimeout", "00:05:00"));
+            ("Chat:Addresses:0", AnyPort), ("Chat:Addresses:1", "tcp://localhost:0"), ("Chat:Socket:Backlog", "11"),
+            ("Chat:Limits:SlowConsumer", "wait"), ("Chat:Timeouts:Idle", "00:05:00"));
         ServerOptions options = host.Server().Options;
         Assert.Equal((7, 11, SlowConsumer.Wait, TimeSpan.FromMinutes(5), "kept"),
             (options.Limits.Connections, options.Socket.Backlog, options.Limits.SlowConsumer, options.Timeouts.Idle,
@@ -58,26 +58,48 @@ public sealed class HostTests
         await using TestHost host = new(
             static s => s.AddSingleton<Greeting>().AddWhimbrelServer<Echo>("Chat").AddWhimbrelServer<Echo>("Admin")
                 .AddWhimbrelServer<Echo>("Good"),
-            ("Chat:Port", "70000"), ("Chat:Backlog", "0"), ("Chat:MaxConnection", "5"), ("Chat:NoDelay", "perhaps"),
-            ("Chat:IdleTimeout", "5"), ("Chat:Placement", "3"), ("Chat:Tls:CertificatePath", "no/such.pem"),
+            ("Chat:Port", "70000"), ("Chat:Socket:Backlog", "0"), ("Chat:Limits:Connection", "5"),
+            ("Chat:Socket:NoDelay", "perhaps"),
+            ("Chat:Timeouts:Idle", "5"), ("Chat:Accept:Placement", "3"), ("Chat:Tls:CertificatePath", "no/such.pem"),
             ("Chat:Tls:MaxSilent", "0"),
-            ("Admin:SendLimitBytes", "99999999999"), ("Good:Address", AnyPort));
+            ("Admin:Limits:SendBytes", "99999999999"), ("Good:Address", AnyPort));
         OptionsValidationException thrown = await Assert.ThrowsAsync<OptionsValidationException>(host.StartAsync);
         string[] told = [.. thrown.Failures];
         string[] expected =
         [
             "Chat:Tls:CertificatePath: ", "Chat:Port: 70000 is not a port (0 to 65535)",
-            "Chat:IdleTimeout: '5' is no time; five minutes are 00:05:00",
-            "Chat:NoDelay: 'perhaps' is neither true nor false", "Chat:Placement: '3' is none of Auto, RoundRobin",
-            "Chat:MaxConnection: there is no such option: MaxConnections is meant, perhaps",
-            "Chat:Backlog = 0, allowed 1 to 65535", "Chat:Tls:MaxSilent = 0, allowed 1 to 1000000",
+            "Chat:Accept:Placement: '3' is none of Auto, RoundRobin",
+            "Chat:Limits:Connection: there is no such option: Connections is meant, perhaps",
+            "Chat:Socket:NoDelay: 'perhaps' is neither true nor false",
+            "Chat:Timeouts:Idle: '5' is no time; five minutes are 00:05:00",
+            "Chat:Socket:Backlog = 0, allowed 1 to 65535", "Chat:Tls:MaxSilent = 0, allowed 1 to 1000000",
             "Admin:Address: is missing, for example tcp://*:1111",
-            "Admin:SendLimitBytes: '99999999999' is no whole number from",
+            "Admin:Limits:SendBytes: '99999999999' is no whole number from",
         ];
         Assert.Equal(expected.Length, told.Length);
         for (int i = 0; i < expected.Length; i++) Assert.StartsWith(expected[i], told[i], StringComparison.Ordinal);
         Assert.EndsWith("such.pem does not exist. Create one: whimbrel certs", told[0], StringComparison.Ordinal);
         Assert.Null(host.Server("Good").EndPoint);
+    }
+
+    [Fact]
+    public async Task A_key_of_the_flat_form_names_the_new_one()
+    {
+        await using TestHost host = new(static s => s.AddSingleton<Greeting>().AddWhimbrelServer<Echo>("Chat"),
+            ("Chat:Address", AnyPort), ("Chat:SendLimitBytes", "65536"), ("Chat:maxConnections", "5"),
+            ("Chat:Backlog", "11"), ("Chat:DrainLimit", "00:01:00"), ("Chat:AcceptScheme", "OneListener"),
+            ("Chat:Limits", "5"));
+        OptionsValidationException thrown = await Assert.ThrowsAsync<OptionsValidationException>(host.StartAsync);
+        Assert.Equal(
+            [
+                "Chat:AcceptScheme: there is no such option here: write Chat:Accept:Scheme",
+                "Chat:Backlog: there is no such option here: write Chat:Socket:Backlog",
+                "Chat:DrainLimit: there is no such option here: write Chat:Timeouts:DrainTotal",
+                "Chat:Limits: '5' is a value, and Limits is a section: write Chat:Limits:NAME",
+                "Chat:maxConnections: there is no such option here: write Chat:Limits:Connections",
+                "Chat:SendLimitBytes: there is no such option here: write Chat:Limits:SendBytes",
+            ],
+            thrown.Failures.Order(StringComparer.OrdinalIgnoreCase));
     }
 
     [Fact]
@@ -91,7 +113,7 @@ public sealed class HostTests
                     .AddWhimbrelServer<Torn>("Torn").AddWhimbrelServer<Shared>("Shared");
                 s.AddHealthChecks().AddWhimbrelServer("Gone");
             },
-            ("Whimbrel:Loops", "1000"), ("Chat:Address", AnyPort), ("Chat:Backlog", "0"),
+            ("Whimbrel:Loops", "1000"), ("Chat:Address", AnyPort), ("Chat:Socket:Backlog", "0"),
             ("Far:Address", AnyPort), ("Far:Cluster:Queue", "5"), ("Far:Cluster:Application", "room"),
             ("Far:Cluster:Address", "carrier-pigeon://roof"),
             ("Torn:Address", AnyPort), ("Shared:Address", AnyPort));
@@ -99,7 +121,8 @@ public sealed class HostTests
         string[] expected =
         [
             "Whimbrel:Loops = 1000, allowed 0 to 256",
-            "Chat:Backlog = 0, allowed 1 to 65535", "Chat: Echo asks for Greeting greeting in its constructor, and no "
+            "Chat:Socket:Backlog = 0, allowed 1 to 65535",
+            "Chat: Echo asks for Greeting greeting in its constructor, and no "
                 + "such service is registered: builder.Services.AddSingleton<Greeting>()",
             "Far:Cluster:Queue: there is no such option",
             "Far:Cluster:Address: No bus is registered for carrier-pigeon://",
@@ -122,8 +145,8 @@ public sealed class HostTests
                 read = options;
                 return new Server(options, static () => new Bulk());
             }),
-            ("Chat:Address", AnyPort), ("Chat:SendLimitBytes", "1.5 MiB"), ("Chat:UnreadLimitBytes", "300000"),
-            ("Chat:IdleTimeout", "2m30s"), ("Chat:SendTimeout", "250 ms"), ("Chat:ReceiveTimeout", "00:00:07"));
+            ("Chat:Address", AnyPort), ("Chat:Limits:SendBytes", "1.5 MiB"), ("Chat:Limits:UnreadBytes", "300000"),
+            ("Chat:Timeouts:Idle", "2m30s"), ("Chat:Timeouts:Send", "250 ms"), ("Chat:Timeouts:Receive", "00:00:07"));
         await host.StartAsync();
         Assert.Equal((1_572_864, 300_000), (read!.Limits.SendBytes, read.Limits.UnreadBytes));
         Assert.Equal((TimeSpan.FromSeconds(150), TimeSpan.FromMilliseconds(250), TimeSpan.FromSeconds(7)),
@@ -131,20 +154,21 @@ public sealed class HostTests
 
         await using TestHost wrong = new(
             static s => s.AddWhimbrelServer<Bulk>("Chat"),
-            ("Chat:Address", AnyPort), ("Chat:Backlog", "1 KiB"), ("Chat:SendLimitBytes", "1 mib"),
-            ("Chat:UnreadLimitBytes", "3 GiB"), ("Chat:IdleTimeout", "30 sec"), ("Chat:SendTimeout", "30"));
+            ("Chat:Address", AnyPort), ("Chat:Socket:Backlog", "1 KiB"), ("Chat:Limits:SendBytes", "1 mib"),
+            ("Chat:Limits:UnreadBytes", "3 GiB"), ("Chat:Timeouts:Idle", "30 sec"), ("Chat:Timeouts:Send", "30"));
         string[] told = [.. (await Assert.ThrowsAsync<OptionsValidationException>(wrong.StartAsync)).Failures];
         Assert.Equal(5, told.Length);
         string[] expected =
         [
-            "Chat:Backlog: '1 KiB' is no whole number from -2147483648 to 2147483647",
-            "Chat:SendLimitBytes: '1 mib' is no whole number from -2147483648 to 2147483647, and no size in that range "
+            "Chat:Socket:Backlog: '1 KiB' is no whole number from -2147483648 to 2147483647",
+            "Chat:Limits:SendBytes: '1 mib' is no whole number from -2147483648 to 2147483647, and no size "
+            + "in that range "
             + "such as 64 KiB or 1.5 MiB",
-            "Chat:UnreadLimitBytes: '3 GiB' is no whole number from -2147483648 to 2147483647, and no size in that "
+            "Chat:Limits:UnreadBytes: '3 GiB' is no whole number from -2147483648 to 2147483647, and no size in that "
             + "range such as 64 KiB or 1.5 MiB",
-            "Chat:IdleTimeout: '30 sec' is no time; five minutes are 00:05:00 or 5m, a tenth of a second is "
+            "Chat:Timeouts:Idle: '30 sec' is no time; five minutes are 00:05:00 or 5m, a tenth of a second is "
             + "00:00:00.1 or 100 ms",
-            "Chat:SendTimeout: '30' is no time; five minutes are 00:05:00 or 5m, a tenth of a second is "
+            "Chat:Timeouts:Send: '30' is no time; five minutes are 00:05:00 or 5m, a tenth of a second is "
             + "00:00:00.1 or 100 ms",
         ];
         foreach (string each in expected) Assert.Contains(each, told);
@@ -317,7 +341,7 @@ public sealed class HostTests
     public async Task A_response_in_progress_arrives_whole_when_the_host_stops()
     {
         await using TestHost host = new(static s => s.AddWhimbrelServer<Bulk>("Chat"), ("Chat:Address", AnyPort),
-            ("Chat:SendLimitBytes", "33554432"));
+            ("Chat:Limits:SendBytes", "33554432"));
         await host.StartAsync();
         using TcpClient client = await host.ConnectAsync();
         NetworkStream stream = client.GetStream();

@@ -20,7 +20,7 @@ public sealed class HttpTests
             static s => s.AddSingleton<Greeting>().AddWhimbrelHttpServer("Web", Map,
                 http: static _ => new HttpOptions { FieldLimit = 7, AllowTrace = true }),
             ("Web:Addresses:0", "http://127.0.0.1:0"), ("Web:Addresses:1", "http://localhost:0/"),
-            ("Web:MaxConnections", "9"), ("Web:Http:BodyLimitBytes", "1000"),
+            ("Web:Limits:Connections", "9"), ("Web:Http:BodyLimitBytes", "1000"),
             ("Web:Http:StrictTransport", "1.00:00:00"), ("Web:Http:Hosts:0", "here"));
         await host.StartAsync();
         HttpServer server = (HttpServer)host.Server("Web");
@@ -66,7 +66,7 @@ public sealed class HttpTests
             static s => s.AddSingleton<Greeting>().AddWhimbrelHttpServer("Web", Map).AddWhimbrelHttpServer("Other", Map)
                 .AddWhimbrelServer<Echo>("Chat"),
             ("Web:Port", "70000"), ("Web:Http:FieldLimit", "0"), ("Web:Http:HeadTimeout", "5"),
-            ("Web:Http:BodyLimit", "1"), ("Web:Http:Hosts:0", "here:80"), ("Web:Backlog", "0"),
+            ("Web:Http:BodyLimit", "1"), ("Web:Http:Hosts:0", "here:80"), ("Web:Socket:Backlog", "0"),
             ("Web:Tls:ApplicationProtocols:0", "h2"), ("Chat:Address", "http://127.0.0.1:0"),
             ("Chat:Http:FieldLimit", "5"));
         string[] told = [.. (await Assert.ThrowsAsync<OptionsValidationException>(host.StartAsync)).Failures];
@@ -75,7 +75,7 @@ public sealed class HttpTests
             "Web:Http:HeadTimeout: '5' is no time", "Web:Http:BodyLimit: there is no such option; there are AllowTrace",
             "Web:Http:FieldLimit is 0: 1 up to", "Web:Http:Hosts has \"here:80\"",
             "Web:Tls:ApplicationProtocols: there is no http/1.1 among them", "Web:Port: 70000 is not a port",
-            "Web:Backlog = 0, allowed 1 to 65535",
+            "Web:Socket:Backlog = 0, allowed 1 to 65535",
             "Other:Address: is missing, for example http://*:8080",
             "Chat:Http: there is no such option",
             "Chat:Address = http://127.0.0.1:0, but a plain Server does not speak HTTP",

@@ -34,7 +34,7 @@ public sealed class NoticeTests
         await Visits.AskToThrowAsync(host);
         await TestHost.UntilAsync(() => visits.Ended == 1, "the scope of the session that threw");
         Assert.Equal("2", await TestHost.AskAsync((await host.ConnectAsync()).GetStream(), "?", 1));
-        host.Reload(("Chat:MaxConnections", "3"));
+        host.Reload(("Chat:Limits:Connections", "3"));
         Assert.Equal(3, host.Server().MaxConnections);
         Task stop = host.StopAsync();
         await host.HangUpAsync();

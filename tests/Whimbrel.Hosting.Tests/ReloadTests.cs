@@ -10,21 +10,22 @@ public sealed class ReloadTests
     public async Task Reloadable_options_apply_at_once_and_the_others_are_named()
     {
         await using TestHost host = new(static s => s.AddSingleton<Greeting>().AddWhimbrelServer<Echo>("Chat"),
-            ("Chat:Address", "tcp://127.0.0.1:0"), ("Chat:MaxConnections", "5"));
+            ("Chat:Address", "tcp://127.0.0.1:0"), ("Chat:Limits:Connections", "5"));
         await host.StartAsync();
         Server server = host.Server();
         NetworkStream old = (await host.ConnectAsync()).GetStream();
         Assert.Equal("hello a", await TestHost.AskAsync(old, "a", 7));
-        host.Reload(("Chat:MaxConnections", "2"), ("Chat:IdleTimeout", "01:00:00"), ("Chat:Backlog", "50"));
+        host.Reload(("Chat:Limits:Connections", "2"), ("Chat:Timeouts:Idle", "01:00:00"),
+            ("Chat:Socket:Backlog", "50"));
         Assert.Equal(2, server.MaxConnections);
         Assert.Equal("hello b", await TestHost.AskAsync((await host.ConnectAsync()).GetStream(), "b", 7));
         List<TimeSpan> limits = [];
         await server.Sessions.ForEachAsync(s => limits.Add(s.IdleTimeout)); // on the only loop
         Assert.Equal([TimeSpan.Zero, TimeSpan.FromHours(1)], limits.Order());
         Assert.Equal(
-            ["102 Chat:IdleTimeout has changed and applies from now on: 01:00:00",
-                "102 Chat:MaxConnections has changed and applies from now on: 2",
-                "103 Chat:Backlog has changed and applies from the next start of the program"],
+            ["102 Chat:Limits:Connections has changed and applies from now on: 2",
+                "102 Chat:Timeouts:Idle has changed and applies from now on: 01:00:00",
+                "103 Chat:Socket:Backlog has changed and applies from the next start of the program"],
             host.Log.Lines.Where(static l => l.Contains("has changed", StringComparison.Ordinal))
                 .Select(static l => l[(l.IndexOf(" 10", StringComparison.Ordinal) + 1)..])
                 .Order(StringComparer.Ordinal));
@@ -39,14 +40,14 @@ public sealed class ReloadTests
     public async Task A_reload_with_mistakes_changes_nothing_and_names_them_all()
     {
         await using TestHost host = new(static s => s.AddSingleton<Greeting>().AddWhimbrelServer<Echo>("Chat"),
-            ("Chat:Address", "tcp://127.0.0.1:0"), ("Chat:MaxConnections", "5"));
+            ("Chat:Address", "tcp://127.0.0.1:0"), ("Chat:Limits:Connections", "5"));
         await host.StartAsync();
-        host.Reload(("Chat:MaxConnections", "0"), ("Chat:SendTimeout", "soon"));
+        host.Reload(("Chat:Limits:Connections", "0"), ("Chat:Timeouts:Send", "soon"));
         Assert.Equal(5, host.Server().MaxConnections);
         string line = Assert.Single(host.Log.Lines, static l => l.Contains(" 104 ", StringComparison.Ordinal));
-        Assert.Contains("Chat:SendTimeout: 'soon' is no time", line, StringComparison.Ordinal);
-        Assert.Contains("Chat:MaxConnections = 0, allowed 1 to 10000000", line, StringComparison.Ordinal);
-        host.Reload(("Chat:MaxConnections", "6"), ("Chat:SendTimeout", null));
+        Assert.Contains("Chat:Timeouts:Send: 'soon' is no time", line, StringComparison.Ordinal);
+        Assert.Contains("Chat:Limits:Connections = 0, allowed 1 to 10000000", line, StringComparison.Ordinal);
+        host.Reload(("Chat:Limits:Connections", "6"), ("Chat:Timeouts:Send", null));
         Assert.Equal(6, host.Server().MaxConnections);
         Assert.Equal("hello a", await TestHost.AskAsync((await host.ConnectAsync()).GetStream(), "a", 7));
     }

@@ -55,10 +55,10 @@ public sealed class MistakeTests
         peer.Write(new byte[1024]);
         engine.RunUntil(() => _notices.Count > 0);
         Assert.Matches(@"^TakesNothing \(session \w+\) consumed nothing of 1,024 unread bytes, and "
-            + @"UnreadLimitBytes is 1,024: its connection was reset\. OnData returns the number",
+            + @"Limits\.UnreadBytes is 1,024: its connection was reset\. OnData returns the number",
             TextOf(DiagnosticEventKind.MessageTooLarge));
         Assert.Equal("message-too-large.md", _notices[0].Page);
-        Assert.Contains("UnreadLimitBytes", new CloseReason(CloseCause.UnreadLimit).ToString(),
+        Assert.Contains("Limits.UnreadBytes", new CloseReason(CloseCause.UnreadLimit).ToString(),
             StringComparison.Ordinal);
         engine.Run(server.DisposeAsync());
     }

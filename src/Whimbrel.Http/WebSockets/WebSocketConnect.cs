@@ -71,7 +71,7 @@ internal sealed class WebSocketConnect(WebSocketClient client) : Session
 
     protected override void OnTimer(LoopTimer timer) =>
         Fail($"The server has not answered the request within {client.Options.Timeouts.Connect.TotalSeconds} s of the "
-            + $"connect ({nameof(ClientOptions)}.{nameof(ClientOptions.Timeouts.Connect)}).", isLate: true);
+            + $"connect ({nameof(ClientOptions)}.Timeouts.Connect).", isLate: true);
 
     protected override void OnDisconnected(CloseReason reason)
     {

@@ -303,7 +303,7 @@ internal sealed partial class Connection
     /// <summary>No queue of this tenant's can ever hold so much at once. Any thread; also when it is over, and then
     /// false.</summary>
     internal bool IsTooLarge(long length, uint generation) =>
-        length > ConnectionOptions.LeastSendLimit && !_queue.MayEverFit(length) && _queue.Foreign.IsOpenFor(generation);
+        length > ConnectionLimits.LeastSendBytes && !_queue.MayEverFit(length) && _queue.Foreign.IsOpenFor(generation);
 
     /// <summary>
     /// Reserves first: the limit must hold, and BytesPending be true, from the moment the caller returns (contract 8).

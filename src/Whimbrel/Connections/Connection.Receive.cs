@@ -230,7 +230,7 @@ internal sealed partial class Connection
     {
         if (count < 1 || count > options.CommonLimits.UnreadBytes)
             Throw.OutOfRange(nameof(count), count,
-                $"between 1 and UnreadLimitBytes ({options.CommonLimits.UnreadBytes})");
+                $"between 1 and Limits.UnreadBytes ({options.CommonLimits.UnreadBytes})");
     }
 
     // ------------------------------------------------------------------ the peer's end

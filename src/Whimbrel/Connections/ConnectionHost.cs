@@ -119,7 +119,7 @@ internal abstract class ConnectionHost
             DiagnosticEventKind.MessageTooLarge,
             $"A broadcast of {length:n0} bytes is larger than the send queue of session {session.Id:x} may ever be "
             + $"(SendLimitBytes is {limit:n0}): members with that limit do not receive it, and stay connected. Set "
-            + $"AllowLargeMessages, raise SendLimitBytes, or send it in parts.",
+            + $"Limits.AllowLargeMessages, raise Limits.SendBytes, or send it in parts.",
             "message-too-large.md"));
     }
 
@@ -132,10 +132,9 @@ internal abstract class ConnectionHost
         NoteSession(new DiagnosticEvent(
             DiagnosticEventKind.MessageTooLarge,
             $"{session.DisplayName} (session {session.Id:x}) consumed nothing of {unread:n0} unread bytes, and "
-            + $"UnreadLimitBytes is {Options.CommonLimits.UnreadBytes:n0}: its connection was reset. "
-            + $"OnData returns the "
-            + $"number of bytes that it has consumed, 0 only while a message is incomplete; raise UnreadLimitBytes for "
-            + $"longer messages.",
+            + $"Limits.UnreadBytes is {Options.CommonLimits.UnreadBytes:n0}: its connection was reset. OnData returns "
+            + $"the number of bytes that it has consumed, 0 only while a message is incomplete; raise "
+            + $"Limits.UnreadBytes for longer messages.",
             "message-too-large.md"));
     }
 

@@ -9,7 +9,7 @@ namespace Whimbrel.Connections;
 /// </summary>
 internal readonly record struct RawSocket(int Descriptor, object? Handle, bool IsDeferred = false)
 {
-    /// <summary>Object created by the user's CreateSocket, over the same socket with a descriptor of its own.</summary>
+    /// <summary>Object created by the user's factory, over the same socket with a descriptor of its own.</summary>
     internal Socket? Made { get; init; }
 
     /// <summary>Number of the descriptor, also of an object, on systems that have one.</summary>

@@ -56,7 +56,7 @@ internal unsafe ref struct SocketOptions
                     Seconds(options.Socket.DeferAccept));
         }
 
-        target.SetCommon(options);
+        target.SetCommon(options.Socket);
         return target.Fault ?? CallHook(SocketRole.Listener, socket, listener.EndPoint, options);
     }
 
@@ -68,7 +68,7 @@ internal unsafe ref struct SocketOptions
     {
         ConnectionOptions options = connector.Options;
         SocketOptions target = new(socket, connector.Target);
-        target.SetCommon(options);
+        target.SetCommon(options.CommonSocket);
         if (connector.Target is IPEndPoint)
         {
             if (options is ClientOptions { Socket.FastOpen: true })
@@ -102,58 +102,58 @@ internal unsafe ref struct SocketOptions
         if (!AreInherited(listener.EndPoint, listener.Options))
         {
             SocketOptions target = new(socket, listener.EndPoint);
-            target.SetCommon(listener.Options);
+            target.SetCommon(listener.Options.Socket);
             if (target.Fault is not null) return target.Fault;
         }
 
         return CallHook(SocketRole.Accepted, socket, listener.EndPoint, listener.Options);
     }
 
-    private void SetCommon(ConnectionOptions options)
+    private void SetCommon(ConnectionSocketOptions options)
     {
         if (_endPoint is IPEndPoint ip)
         {
-            if (options.CommonSocket.NoDelay)
+            if (options.NoDelay)
                 Set("NoDelay", "TCP_NODELAY", SocketAbi.IPPROTO_TCP, SocketAbi.TCP_NODELAY, 1, SocketOptionLevel.Tcp,
                     SocketOptionName.NoDelay);
-            if (options.CommonSocket.KeepAlive) SetKeepAlive(options);
-            if (options.CommonSocket.UserTimeout > TimeSpan.Zero)
+            if (options.KeepAlive) SetKeepAlive(options);
+            if (options.UserTimeout > TimeSpan.Zero)
                 Set("UserTimeout", "TCP_USER_TIMEOUT", SocketAbi.IPPROTO_TCP, SocketAbi.TCP_USER_TIMEOUT,
-                    (int)options.CommonSocket.UserTimeout.TotalMilliseconds);
-            if (options.CommonSocket.TypeOfService > 0) SetTypeOfService(ip, options.CommonSocket.TypeOfService);
-            if (options.CommonSocket.Mark != 0)
-                Set("Mark", "SO_MARK", SocketAbi.SOL_SOCKET, SocketAbi.SO_MARK, (int)options.CommonSocket.Mark);
-            if (options.CommonSocket.BusyPoll > TimeSpan.Zero)
+                    (int)options.UserTimeout.TotalMilliseconds);
+            if (options.TypeOfService > 0) SetTypeOfService(ip, options.TypeOfService);
+            if (options.Mark != 0)
+                Set("Mark", "SO_MARK", SocketAbi.SOL_SOCKET, SocketAbi.SO_MARK, (int)options.Mark);
+            if (options.BusyPoll > TimeSpan.Zero)
                 Set("BusyPoll", "SO_BUSY_POLL", SocketAbi.SOL_SOCKET, SocketAbi.SO_BUSY_POLL,
-                    (int)options.CommonSocket.BusyPoll.TotalMicroseconds);
-            if (options.CommonSocket.BindToDevice is { } device) SetDevice(device);
-            if (options.CommonSocket.FreeBind)
+                    (int)options.BusyPoll.TotalMicroseconds);
+            if (options.BindToDevice is { } device) SetDevice(device);
+            if (options.FreeBind)
                 Set("FreeBind", "IP_FREEBIND", SocketAbi.IPPROTO_IP, SocketAbi.IP_FREEBIND, 1);
         }
 
-        if (options.CommonSocket.ReceiveBufferBytes > 0)
+        if (options.ReceiveBufferBytes > 0)
             Set("ReceiveBufferBytes", "SO_RCVBUF", SocketAbi.SOL_SOCKET, SocketAbi.SO_RCVBUF,
-                options.CommonSocket.ReceiveBufferBytes, SocketOptionLevel.Socket, SocketOptionName.ReceiveBuffer);
-        if (options.CommonSocket.SendBufferBytes > 0)
+                options.ReceiveBufferBytes, SocketOptionLevel.Socket, SocketOptionName.ReceiveBuffer);
+        if (options.SendBufferBytes > 0)
             Set("SendBufferBytes", "SO_SNDBUF", SocketAbi.SOL_SOCKET, SocketAbi.SO_SNDBUF,
-                options.CommonSocket.SendBufferBytes,
+                options.SendBufferBytes,
                 SocketOptionLevel.Socket, SocketOptionName.SendBuffer);
     }
 
-    private void SetKeepAlive(ConnectionOptions options)
+    private void SetKeepAlive(ConnectionSocketOptions options)
     {
         Set("KeepAlive", "SO_KEEPALIVE", SocketAbi.SOL_SOCKET, SocketAbi.SO_KEEPALIVE, 1, SocketOptionLevel.Socket,
             SocketOptionName.KeepAlive);
-        if (options.CommonSocket.KeepAliveTime > TimeSpan.Zero)
+        if (options.KeepAliveTime > TimeSpan.Zero)
             Set("KeepAliveTime", "TCP_KEEPIDLE", SocketAbi.IPPROTO_TCP, SocketAbi.TCP_KEEPIDLE,
-                Seconds(options.CommonSocket.KeepAliveTime), SocketOptionLevel.Tcp, SocketOptionName.TcpKeepAliveTime);
-        if (options.CommonSocket.KeepAliveInterval > TimeSpan.Zero)
+                Seconds(options.KeepAliveTime), SocketOptionLevel.Tcp, SocketOptionName.TcpKeepAliveTime);
+        if (options.KeepAliveInterval > TimeSpan.Zero)
             Set("KeepAliveInterval", "TCP_KEEPINTVL", SocketAbi.IPPROTO_TCP, SocketAbi.TCP_KEEPINTVL,
-                Seconds(options.CommonSocket.KeepAliveInterval), SocketOptionLevel.Tcp,
+                Seconds(options.KeepAliveInterval), SocketOptionLevel.Tcp,
                 SocketOptionName.TcpKeepAliveInterval);
-        if (options.CommonSocket.KeepAliveCount > 0)
+        if (options.KeepAliveCount > 0)
             Set("KeepAliveCount", "TCP_KEEPCNT", SocketAbi.IPPROTO_TCP, SocketAbi.TCP_KEEPCNT,
-                options.CommonSocket.KeepAliveCount,
+                options.KeepAliveCount,
                 SocketOptionLevel.Tcp, SocketOptionName.TcpKeepAliveRetryCount);
     }
 
@@ -173,7 +173,7 @@ internal unsafe ref struct SocketOptions
         if (Fault is not null) return;
         int error = SetRaw(_socket, SocketAbi.SOL_SOCKET, SocketAbi.SO_BINDTODEVICE,
             Encoding.UTF8.GetBytes(device + "\0"));
-        if (error != 0) Fault = Refused(error, $"BindToDevice = '{device}' (SO_BINDTODEVICE)");
+        if (error != 0) Fault = Refused(error, $"Socket.BindToDevice = '{device}' (SO_BINDTODEVICE)");
     }
 
     // ------------------------------------------------------------------ one option
@@ -185,7 +185,7 @@ internal unsafe ref struct SocketOptions
         int error = KernelProbe.IsLinux
             ? SetRaw(_socket, level, name, value)
             : SetNamed((Socket)_socket.Handle!, namedLevel, named, value);
-        if (error != 0) Fault = Refused(error, $"{option} ({systemName} = {(uint)value})");
+        if (error != 0) Fault = Refused(error, $"Socket.{option} ({systemName} = {(uint)value})");
     }
 
     private static int SetNamed(Socket socket, SocketOptionLevel level, SocketOptionName name, int value)
@@ -231,18 +231,18 @@ internal unsafe ref struct SocketOptions
         }
         catch (NetworkException e)
         {
-            return target.Fail(e.Error.Code, e.Error.Category, $"OnSocketCreated failed: {e.Message}", e);
+            return target.Fail(e.Error.Code, e.Error.Category, $"Socket.OnCreated failed: {e.Message}", e);
         }
         catch (Exception e)
         {
-            return target.Fail(0, ErrorCategory.User, $"OnSocketCreated threw {ErrorText.Of(e)}. "
+            return target.Fail(0, ErrorCategory.User, $"Socket.OnCreated threw {ErrorText.Of(e)}. "
                 + $"See docs/symptoms/socket-option.md, or: whimbrel explain socket-option.", e);
         }
 
         int seconds = LingerSecondsOf(socket);
         if (seconds <= 0) return null;
-        return target.Fail(0, ErrorCategory.User, $"OnSocketCreated switched SO_LINGER on with {seconds} "
-            + $"s: every close would hold up a loop for as long. Close drains by itself, see DrainTimeout. "
+        return target.Fail(0, ErrorCategory.User, $"Socket.OnCreated switched SO_LINGER on with {seconds} "
+            + $"s: every close would hold up a loop for as long. Close drains by itself, see Timeouts.Drain. "
             + $"See docs/symptoms/socket-option.md, or: whimbrel explain socket-option.", null);
     }
 

@@ -7,7 +7,7 @@ namespace Whimbrel.Connections;
 
 /// <summary>
 /// Socket object of a handle for user code, over a duplicate of its descriptor, so that late or repeated calls on it
-/// cannot affect another socket. Created on demand, or beforehand by the user (CreateSocket); disposed directly before
+/// cannot affect another socket. Created on demand, or beforehand by the user (Socket.Create); disposed directly before
 /// the handle's own descriptor is closed. Its owner serializes access from any thread by the loop's lock.
 /// </summary>
 internal struct SocketShare
@@ -82,11 +82,13 @@ internal struct SocketShare
     }
 
     /// <summary>
-    /// Calls the user's CreateSocket. Returns null and the problem if its socket cannot be used for the address.
+    /// Calls the user's factory. Returns null and the problem if its socket cannot be used for the address.
     /// </summary>
     internal static Socket? Create(Func<EndPoint, Socket> create, EndPoint endPoint, SocketType type,
         out NetworkException? fault)
     {
+        // Datagram options have no groups.
+        string option = type == SocketType.Dgram ? "CreateSocket" : "Socket.Create";
         fault = null;
         Exception? thrown = null;
         string why;
@@ -109,7 +111,7 @@ internal struct SocketShare
         if (why.Length == 0) return socket;
         socket?.Dispose();
         fault = new NetworkException(new NetworkError(0, ErrorCategory.User, $"Cannot prepare a socket for {endPoint}: "
-            + $"CreateSocket {why}. See docs/symptoms/socket-option.md, or: whimbrel explain socket-option."), thrown);
+            + $"{option} {why}. See docs/symptoms/socket-option.md, or: whimbrel explain socket-option."), thrown);
         return null;
     }
 }

@@ -13,6 +13,7 @@ namespace Whimbrel;
 /// </summary>
 internal static class SocketOptionRules
 {
+    private const string Group = "Socket.";
     private const string FastOpenFile = "/proc/sys/net/ipv4/tcp_fastopen";
     private const int FastOpenClientBit = 1;
     private const int FastOpenServerBit = 2;
@@ -22,13 +23,13 @@ internal static class SocketOptionRules
 
     // ------------------------------------------------------------------ ranges, on every engine
 
-    internal static void CheckRanges(OptionErrors errors, ConnectionOptions options)
+    internal static void CheckRanges(OptionErrors errors, ConnectionSocketOptions options)
     {
         Steps(errors, nameof(options.KeepAliveTime), options.KeepAliveTime, s_second, s_longestKeepAlive, s_second,
             "whole seconds");
         Steps(errors, nameof(options.KeepAliveInterval), options.KeepAliveInterval, s_second, s_longestKeepAlive,
             s_second, "whole seconds");
-        errors.Range(nameof(options.KeepAliveCount), options.KeepAliveCount, 0, 127);
+        errors.Range(Group + nameof(options.KeepAliveCount), options.KeepAliveCount, 0, 127);
         if (!options.KeepAlive)
         {
             NeedsKeepAlive(errors, nameof(options.KeepAliveTime), options.KeepAliveTime, TimeSpan.Zero);
@@ -42,22 +43,28 @@ internal static class SocketOptionRules
             TimeSpan.FromMicroseconds(1), "whole microseconds");
         if (options.TypeOfService is < 0 or > 252 || options.TypeOfService % 4 != 0)
             errors.Add(
-                $"{nameof(options.TypeOfService)} = {options.TypeOfService}, allowed multiples of 4 from 0 to 252");
+                $"{Group}{nameof(options.TypeOfService)} = {options.TypeOfService}, allowed multiples of 4 "
+                + $"from 0 to 252");
         if (options.BindToDevice is { } device
             && (Encoding.UTF8.GetByteCount(device) is 0 or > SocketAbi.MaxDeviceBytes || device.Contains('\0')))
         {
-            errors.Add($"{nameof(options.BindToDevice)} = '{device}', a device name has 1 to "
+            errors.Add($"{Group}{nameof(options.BindToDevice)} = '{device}', a device name has 1 to "
                 + $"{SocketAbi.MaxDeviceBytes} bytes");
         }
 
-        if (options is ServerOptions server)
+        errors.Range(Group + nameof(options.ReceiveBufferBytes), options.ReceiveBufferBytes, 0, 1 << 30);
+        errors.Range(Group + nameof(options.SendBufferBytes), options.SendBufferBytes, 0, 1 << 30);
+        if (options is ServerSocketOptions server)
         {
-            errors.Range(nameof(server.FastOpenQueue), server.FastOpenQueue, 0, 65_535);
+            errors.Range(Group + nameof(server.Backlog), server.Backlog, 1, 65_535);
+            errors.Range(Group + nameof(server.FastOpenQueue), server.FastOpenQueue, 0, 65_535);
             Steps(errors, nameof(server.DeferAccept), server.DeferAccept, s_second, TimeSpan.FromHours(1), s_second,
                 "whole seconds");
             if (server.ExclusiveAddressUse && server.ReusePort)
                 errors.Add(
-                    "ExclusiveAddressUse and ReusePort are both true: one keeps the port alone, the other shares it");
+                    "Socket.ExclusiveAddressUse and Socket.ReusePort are both true: one keeps the port "
+                    + "alone, the other "
+                    + "shares it");
         }
     }
 
@@ -65,13 +72,13 @@ internal static class SocketOptionRules
         TimeSpan step, string what)
     {
         if (value == TimeSpan.Zero || (value >= least && value <= most && value.Ticks % step.Ticks == 0)) return;
-        errors.Add($"{name} = {value}, allowed {what} from {least} to {most}, or zero");
+        errors.Add($"{Group}{name} = {value}, allowed {what} from {least} to {most}, or zero");
     }
 
     // Takes objects, because a generic method would be compiled for each kind of option at every start.
     private static void NeedsKeepAlive(OptionErrors errors, string name, object value, object unset)
     {
-        if (!value.Equals(unset)) errors.Add($"{name} = {value}, has no effect without KeepAlive = True");
+        if (!value.Equals(unset)) errors.Add($"{Group}{name} = {value}, has no effect without Socket.KeepAlive = True");
     }
 
     // ------------------------------------------------------------------ support by the system and the addresses
@@ -79,44 +86,48 @@ internal static class SocketOptionRules
     internal static void Check(OptionErrors errors, ServerOptions options, Engine engine)
     {
         if (!HasSockets(engine)) return;
+        ServerSocketOptions socket = options.Socket;
         bool hasTcp = false;
         List<EndPoint> endPoints = options.EndPointsOn(engine);
         foreach (EndPoint endPoint in endPoints) hasTcp |= endPoint is not UnixDomainSocketEndPoint;
         // Without any address there is a mistake already, and no address to check these against.
         hasTcp |= endPoints.Count == 0;
-        CheckCommon(errors, options, hasTcp);
-        OnLinux(errors, nameof(options.ReusePort), options.ReusePort, false, "SO_REUSEPORT", hasTcp);
-        OnLinux(errors, nameof(options.FastOpenQueue), options.FastOpenQueue, 0, "TCP_FASTOPEN", hasTcp);
-        OnLinux(errors, nameof(options.DeferAccept), options.DeferAccept, TimeSpan.Zero, "TCP_DEFER_ACCEPT", hasTcp);
-        OnLinux(errors, nameof(options.FreeBind), options.FreeBind, false, "IP_FREEBIND", hasTcp);
-        if (options.ExclusiveAddressUse && !KernelProbe.IsWindows)
-            errors.Add("ExclusiveAddressUse = True, only Windows has SO_EXCLUSIVEADDRUSE; here no process can take a "
+        CheckCommon(errors, socket, hasTcp);
+        OnLinux(errors, nameof(socket.ReusePort), socket.ReusePort, false, "SO_REUSEPORT", hasTcp);
+        OnLinux(errors, nameof(socket.FastOpenQueue), socket.FastOpenQueue, 0, "TCP_FASTOPEN", hasTcp);
+        OnLinux(errors, nameof(socket.DeferAccept), socket.DeferAccept, TimeSpan.Zero, "TCP_DEFER_ACCEPT", hasTcp);
+        OnLinux(errors, nameof(socket.FreeBind), socket.FreeBind, false, "IP_FREEBIND", hasTcp);
+        if (socket.ExclusiveAddressUse && !KernelProbe.IsWindows)
+            errors.Add("Socket.ExclusiveAddressUse = True, only Windows has SO_EXCLUSIVEADDRUSE; here no "
+                + "process can take a "
                 + "port by force");
-        if (!options.ReuseAddress && hasTcp && engine.Kind == EngineKind.Portable && !KernelProbe.IsWindows)
+        if (!socket.ReuseAddress && hasTcp && engine.Kind == EngineKind.Portable && !KernelProbe.IsWindows)
             errors.Add(
-                "ReuseAddress = False, the portable engine cannot: System.Net.Sockets sets SO_REUSEADDR in every bind");
-        if (options.FastOpenQueue > 0 && hasTcp)
-            FastOpenIsOn(errors, $"{nameof(options.FastOpenQueue)} = {options.FastOpenQueue}", "servers",
+                "Socket.ReuseAddress = False, the portable engine cannot: System.Net.Sockets sets SO_REUSEADDR "
+                + "in every bind");
+        if (socket.FastOpenQueue > 0 && hasTcp)
+            FastOpenIsOn(errors, $"{Group}{nameof(socket.FastOpenQueue)} = {socket.FastOpenQueue}", "servers",
                 FastOpenServerBit);
     }
 
     internal static void Check(OptionErrors errors, ClientOptions options, Engine engine)
     {
         if (!HasSockets(engine)) return;
+        ClientSocketOptions socket = options.Socket;
         bool hasTcp = false;
         List<EndPoint> targets = options.TargetsOn(engine);
         foreach (EndPoint target in targets) hasTcp |= target is not UnixDomainSocketEndPoint;
         hasTcp |= targets.Count == 0;
-        CheckCommon(errors, options, hasTcp);
-        OnLinux(errors, nameof(options.FastOpen), options.FastOpen, false, "TCP_FASTOPEN_CONNECT", hasTcp);
-        OnLinux(errors, nameof(options.FreeBind), options.FreeBind, false, "IP_FREEBIND", hasTcp);
-        if (options.FreeBind && options.LocalEndPoint is null)
-            errors.Add("FreeBind = True, has no effect without LocalEndPoint");
-        if (options.FastOpen && hasTcp)
-            FastOpenIsOn(errors, $"{nameof(options.FastOpen)} = True", "clients", FastOpenClientBit);
+        CheckCommon(errors, socket, hasTcp);
+        OnLinux(errors, nameof(socket.FastOpen), socket.FastOpen, false, "TCP_FASTOPEN_CONNECT", hasTcp);
+        OnLinux(errors, nameof(socket.FreeBind), socket.FreeBind, false, "IP_FREEBIND", hasTcp);
+        if (socket.FreeBind && socket.LocalEndPoint is null)
+            errors.Add("Socket.FreeBind = True, has no effect without Socket.LocalEndPoint");
+        if (socket.FastOpen && hasTcp)
+            FastOpenIsOn(errors, $"{Group}{nameof(socket.FastOpen)} = True", "clients", FastOpenClientBit);
     }
 
-    private static void CheckCommon(OptionErrors errors, ConnectionOptions options, bool hasTcp)
+    private static void CheckCommon(OptionErrors errors, ConnectionSocketOptions options, bool hasTcp)
     {
         OnTcp(errors, nameof(options.NoDelay), options.NoDelay, true, "TCP_NODELAY", hasTcp);
         OnTcp(errors, nameof(options.KeepAlive), options.KeepAlive, false, "SO_KEEPALIVE", hasTcp);
@@ -138,7 +149,7 @@ internal static class SocketOptionRules
         bool hasTcp)
     {
         if (Equals(value, unset)) return false;
-        if (!hasTcp) errors.Add($"{name} = {value}, Unix sockets have no {systemName}");
+        if (!hasTcp) errors.Add($"{Group}{name} = {value}, Unix sockets have no {systemName}");
         return hasTcp;
     }
 
@@ -146,7 +157,7 @@ internal static class SocketOptionRules
         bool hasTcp)
     {
         if (OnTcp(errors, name, value, unset, systemName, hasTcp) && !KernelProbe.IsLinux)
-            errors.Add($"{name} = {value}, of the systems that this library knows only Linux has {systemName}");
+            errors.Add($"{Group}{name} = {value}, of the systems that this library knows only Linux has {systemName}");
     }
 
     /// <summary>

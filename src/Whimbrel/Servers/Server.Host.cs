@@ -297,7 +297,7 @@ public partial class Server
         {
             if (fault.Error.Category == ErrorCategory.User)
             {
-                TellThrown("OnSocketCreated of the server", fault);
+                TellThrown("Socket.OnCreated of the server", fault);
                 return;
             }
 
@@ -384,7 +384,7 @@ public partial class Server
                 DiagnosticEventKind.DescriptorLimit,
                 $"Cannot accept: {ErrorText.Of(error)} (error {error}), with {Live} sessions open{kept}. New "
                 + $"connections are closed until descriptors are free; open sessions continue. Raise the limit (ulimit "
-                + $"-n), or set MaxConnections below it.",
+                + $"-n), or set Limits.Connections below it.",
                 "descriptor-limit.md"));
         }
 

@@ -122,7 +122,7 @@ public abstract partial class Session
 
     private void SetTimeout(TimeLimit which, TimeSpan value, string name)
     {
-        if (value != TimeSpan.Zero && (value < ConnectionOptions.LeastTimeout || value > ConnectionOptions.MostTimeout))
+        if (value != TimeSpan.Zero && (value < ConnectionTimeouts.Least || value > ConnectionTimeouts.Most))
             Throw.OutOfRange(name, value, "zero, or 100 ms up to 7 days");
         TimeLimits limits = _limits ?? NewLimits();
         long ms = Loop.WholeMs(value);

@@ -27,7 +27,7 @@ public abstract partial class Session
         if (!results.IsEmpty && results.Length < sessions.Length)
             throw new ArgumentException($"There are {sessions.Length} sessions, and results for {results.Length}.",
                 nameof(results));
-        if (data.Length > ConnectionOptions.LeastSendLimit) CheckFits(data.Length, sessions);
+        if (data.Length > ConnectionLimits.LeastSendBytes) CheckFits(data.Length, sessions);
         int taken = 0;
         SharedCopies copies = new(sessions.Length);
         try

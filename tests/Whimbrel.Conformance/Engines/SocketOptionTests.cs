@@ -47,7 +47,7 @@ public sealed class MemorySocketOptions() : Suite(Transport.MemoryTcp)
                 EndPoint = rig.NewAddress(),
                 Socket = new() { KeepAlive = true, KeepAliveCount = 128 }
             };
-        Assert.Contains("KeepAliveCount = 128",
+        Assert.Contains("Socket.KeepAliveCount = 128",
             Assert.Throws<ArgumentException>(() => wrong.Validate(rig.Engine)).Message, StringComparison.Ordinal);
     });
 }

@@ -110,7 +110,8 @@ public abstract class LimitSuite(Transport transport) : TrafficSuite(transport)
             Assert.All(thrown, static text => Assert.Equal("A message of 65,537 bytes is larger than the send "
                 + "queue of its connection may ever be (SendLimitBytes is 65,536). Nothing of it was queued, and "
                 + "the connection continues. Await SendAsync, which sends a message of any length in parts; or set "
-                + "AllowLargeMessages, which takes one when nothing else is pending; or raise SendLimitBytes.", text));
+                + "Limits.AllowLargeMessages, which takes one when nothing else is pending; or raise "
+                + "Limits.SendBytes.", text));
             Assert.Equal(above.Length, writer.Length);
             Assert.Equal(new byte[Limit], peer.Read(Limit));
             // Sent in parts it is possible.

@@ -259,7 +259,7 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
         });
         NetworkException e = Assert.Throws<NetworkException>(() => rig.Await(server.StartAsync()));
         Assert.Equal(ErrorCategory.User, e.Error.Category);
-        Assert.Contains("OnSocketCreated threw NotSupportedException: not today", e.Message, StringComparison.Ordinal);
+        Assert.Contains("Socket.OnCreated threw NotSupportedException: not today", e.Message, StringComparison.Ordinal);
         Assert.Contains(s_loopback.ToString(), e.Message, StringComparison.Ordinal);
         Assert.IsType<NotSupportedException>(e.InnerException);
         Assert.False(server.IsAccepting);
@@ -284,7 +284,7 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
         });
         NetworkException e = Assert.Throws<NetworkException>(() => rig.Await(client.ConnectAsync()));
         Assert.Equal(ErrorCategory.User, e.Error.Category);
-        Assert.Contains("OnSocketCreated threw NotSupportedException: not today", e.Message, StringComparison.Ordinal);
+        Assert.Contains("Socket.OnCreated threw NotSupportedException: not today", e.Message, StringComparison.Ordinal);
         Assert.Equal("connecting, connect failed SocketOption", client.Attempt().Life);
         Assert.Contains(client.Attempt().Reason.Exception!.Message, e.Message, StringComparison.Ordinal);
         rig.Connect(client);
@@ -371,7 +371,7 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
         });
         NetworkException e = Assert.Throws<NetworkException>(() => rig.Await(server.StartAsync()));
         Assert.Contains("SO_LINGER on with 5 s", e.Message, StringComparison.Ordinal);
-        Assert.Contains("DrainTimeout", e.Message, StringComparison.Ordinal);
+        Assert.Contains("Timeouts.Drain", e.Message, StringComparison.Ordinal);
     });
 
     // ------------------------------------------------------------------ refused by the system
@@ -389,7 +389,7 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
             });
         NetworkException e = Assert.Throws<NetworkException>(() => rig.Await(server.StartAsync()));
         Assert.Equal((ErrorCategory.Option, Errno.ENODEV), (e.Error.Category, e.Error.Code));
-        Assert.Contains("BindToDevice = 'whimbrel-none' (SO_BINDTODEVICE)", e.Message, StringComparison.Ordinal);
+        Assert.Contains("Socket.BindToDevice = 'whimbrel-none' (SO_BINDTODEVICE)", e.Message, StringComparison.Ordinal);
         Assert.Contains("no network device of that name", e.Message, StringComparison.Ordinal);
         Assert.Contains("socket-option.md", e.Message, StringComparison.Ordinal);
 
@@ -402,7 +402,7 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
             });
         e = Assert.Throws<NetworkException>(() => rig.Await(client.ConnectAsync()));
         Assert.Equal((ErrorCategory.Option, Errno.ENODEV), (e.Error.Category, e.Error.Code));
-        Assert.Contains("BindToDevice = 'whimbrel-none'", e.Message, StringComparison.Ordinal);
+        Assert.Contains("Socket.BindToDevice = 'whimbrel-none'", e.Message, StringComparison.Ordinal);
         Assert.Equal("connecting, connect failed SocketOption", client.Attempt().Life);
     });
 
@@ -696,8 +696,9 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
             RecordingServer server = rig.MakeServer(null, FastServer(rig, s_loopback));
             ArgumentException e = Assert.Throws<ArgumentException>(
                 () => rig.Await(new ValueTask(LoopRoom.On(rig, () => server.StartAsync().AsTask()))));
-            Assert.Contains("FastOpenQueue = 16, fast open is off for servers on this system: net.ipv4.tcp_fastopen = "
-                + "0, needs bit 2", e.Message, StringComparison.Ordinal);
+            Assert.Contains(
+                "Socket.FastOpenQueue = 16, fast open is off for servers on this system: net.ipv4.tcp_fastopen = "
+                    + "0, needs bit 2", e.Message, StringComparison.Ordinal);
             RecordingClient client = rig.MakeClient(
                 new ClientOptions
                 {
@@ -706,8 +707,9 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
                     Socket = new() { FastOpen = true }
                 });
             e = LoopRoom.On(rig, () => Assert.Throws<ArgumentException>(() => { _ = client.ConnectAsync(); }));
-            Assert.Contains("FastOpen = True, fast open is off for clients on this system: net.ipv4.tcp_fastopen = 0, "
-                + "needs bit 1", e.Message, StringComparison.Ordinal);
+            Assert.Contains(
+                "Socket.FastOpen = True, fast open is off for clients on this system: net.ipv4.tcp_fastopen = 0, "
+                    + "needs bit 1", e.Message, StringComparison.Ordinal);
         },
         loops: 1);
 }

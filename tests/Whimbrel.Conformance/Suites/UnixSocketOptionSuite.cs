@@ -36,11 +36,14 @@ public abstract class UnixSocketOptionSuite(Transport transport) : Suite(transpo
         Assert.Contains("14 mistakes", e.Message, StringComparison.Ordinal);
         string[] expected =
         [
-            "NoDelay = False, Unix sockets have no TCP_NODELAY", "KeepAlive = True, Unix sockets have no SO_KEEPALIVE",
-            "KeepAliveTime = 00:00:01", "KeepAliveInterval = 00:00:02", "KeepAliveCount = 3",
-            "UserTimeout = 00:00:04", "TypeOfService = 8", "Mark = 5, Unix sockets have no SO_MARK",
-            "BusyPoll = 00:00:00.0000060", "BindToDevice = lo", "FreeBind = True", "ReusePort = True",
-            "FastOpenQueue = 7, Unix sockets have no TCP_FASTOPEN", "DeferAccept = 00:00:09",
+            "Socket.NoDelay = False, Unix sockets have no TCP_NODELAY",
+            "Socket.KeepAlive = True, Unix sockets have no SO_KEEPALIVE",
+            "Socket.KeepAliveTime = 00:00:01", "Socket.KeepAliveInterval = 00:00:02", "Socket.KeepAliveCount = 3",
+            "Socket.UserTimeout = 00:00:04", "Socket.TypeOfService = 8",
+            "Socket.Mark = 5, Unix sockets have no SO_MARK",
+            "Socket.BusyPoll = 00:00:00.0000060", "Socket.BindToDevice = lo", "Socket.FreeBind = True",
+            "Socket.ReusePort = True",
+            "Socket.FastOpenQueue = 7, Unix sockets have no TCP_FASTOPEN", "Socket.DeferAccept = 00:00:09",
         ];
         foreach (string text in expected) Assert.Contains(text, e.Message, StringComparison.Ordinal);
 
@@ -53,8 +56,8 @@ public abstract class UnixSocketOptionSuite(Transport transport) : Suite(transpo
             });
         e = Assert.Throws<ArgumentException>(() => rig.Await(client.ConnectAsync()));
         Assert.Contains("2 mistakes", e.Message, StringComparison.Ordinal);
-        Assert.Contains("KeepAlive = True", e.Message, StringComparison.Ordinal);
-        Assert.Contains("FastOpen = True, Unix sockets have no TCP_FASTOPEN_CONNECT", e.Message,
+        Assert.Contains("Socket.KeepAlive = True", e.Message, StringComparison.Ordinal);
+        Assert.Contains("Socket.FastOpen = True, Unix sockets have no TCP_FASTOPEN_CONNECT", e.Message,
             StringComparison.Ordinal);
     });
 

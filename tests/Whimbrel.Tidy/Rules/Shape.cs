@@ -12,6 +12,10 @@ internal static class Shape
         "SessionGroup", "Engine", "LoopTimer", "MemoryEngine", "Completion", "HttpSession", "HttpClientSession",
         "WebSocketSession", "DatagramHandler"];
 
+    // Groups of options that servers or clients use as they are and the other side extends
+    // (docs/design/0074-options-in-groups.md).
+    private static readonly string[] _extendedGroups = ["ConnectionLimits", "ConnectionTimeouts"];
+
     // Abstract halves of a class that a package completes: docs/design/0072-calls-and-datagrams-as-packages.md.
     private static readonly string[] _halves = ["DatagramResident"];
     private static readonly string[] _emptySuffixes = ["Manager", "Helper", "Helpers", "Util", "Utils",
@@ -21,7 +25,7 @@ internal static class Shape
     public static IEnumerable<Finding> Sealed(CodeModel model) =>
         from type in model.Types()
         where type is { TypeKind: TypeKind.Class, IsSealed: false, IsAbstract: false, IsStatic: false }
-            && !_openForOverride.Contains(type.Name) && !IsOfOldApi(type)
+            && !_openForOverride.Contains(type.Name) && !_extendedGroups.Contains(type.Name) && !IsOfOldApi(type)
         select CodeModel.At(type, $"class {type.Name} is neither sealed, abstract nor static, and not on the list of "
             + $"classes meant for override");
 
