@@ -29,4 +29,22 @@ internal sealed class InboxPlace
 
     /// <summary>The peer gives no more commands.</summary>
     internal bool IsDeaf { get; set; }
+
+    /// <summary>The peer has reset the connection: only a beginning of the messages arrives.</summary>
+    internal bool IsReset { get; set; }
+
+    /// <summary>A caller has shut down the send direction: the peer reads an end after the last message.</summary>
+    internal bool IsShut { get; set; }
+
+    /// <summary>Calls of SentAsync, with the bytes that were accepted before each.</summary>
+    internal List<(Task<bool> Sent, long Bytes)> Marks { get; } = [];
+
+    /// <summary>Bytes of messages that were accepted at their call; broadcasts are not counted.</summary>
+    internal long Accepted { get; set; }
+
+    /// <summary>Number of connections that have ended, counted by OnDisconnected without hand-overs.</summary>
+    internal int Ends { get; set; }
+
+    /// <summary>Reason of the end.</summary>
+    internal CloseReason? Reason { get; set; }
 }

@@ -8,20 +8,25 @@ using Whimbrel.Testing;
 namespace Whimbrel.Simulation.Inbox;
 
 /// <summary>
-/// Several callers send to the inboxes of several connections, by every form, at points of the run that the seed chooses.
-/// Between their calls are broadcasts, joins, posts, closes, hand-overs, upgrades to TLS and what callbacks send. The
-/// model: each peer reads what was accepted, whole, once and in the order of the calls.
+/// Several callers send to the inboxes of several connections, by every form, at points of the run that the seed
+/// chooses, also in the middle of a move. Between their calls are broadcasts, joins, posts, marks, closes, shutdowns,
+/// resets after which the object serves another peer, hand-overs, upgrades to TLS and what callbacks send. The model:
+/// each peer reads what was accepted, whole, once and in the order of the calls, and no other bytes.
 /// </summary>
 internal sealed class InboxScenario
 {
     private const int Callers = 3;
+    private const int Header = 9;
+    private const int FileBlock = 2_048; // bytes of each value in the file
     private const int Limit = 64 * 1024 * 1024;
     private const int NarrowLimit = 4096;
+    private const byte InTheMiddleOf = 4;
     private const byte OfPost = 8;
     private const byte OfCallback = 9;
 
     private static readonly MemoryEndPoint s_here = new("here");
     private static TlsOptions? s_tls;
+    private static FileSource? s_file;
 
     private readonly int _seed;
     private readonly Random _random;
@@ -30,8 +35,12 @@ internal sealed class InboxScenario
     private readonly List<InboxPlace> _places = [];
     private readonly bool _isNarrow;
     private readonly bool _usesGroup;
+    private readonly Queue<InboxPlace> _arriving = [];
     private int _count;
     private int _calls; // that are to come
+    private string? _wrong;
+    private int _ownedOut; // owned memory that the library has accepted and not returned
+    private InboxPlace? _moving; // its message is in the middle of a call or a move
 
     private InboxScenario(int seed)
     {
@@ -48,6 +57,8 @@ internal sealed class InboxScenario
     }
 
     internal static TlsOptions Tls => s_tls ??= MakeTls();
+
+    private static FileSource File => s_file ??= MakeFile();
 
     internal static void Run(int seed)
     {
@@ -68,7 +79,37 @@ internal sealed class InboxScenario
     {
         if (Chance(3)) return;
         byte[] message = Message(OfCallback);
-        if (session.Send(message) == SendResult.Queued) session.Place.Expected.Add((message, null));
+        if (session.Send(message) == SendResult.Queued) Accept(session.Place, message);
+    }
+
+    /// <summary>
+    /// Another caller makes a call where user code runs in the middle of a call, or of a move: the memory of a message
+    /// is read or returned there. Not for the connection of that message: a caller waits for the end of a move.
+    /// </summary>
+    private void InTheMiddle(InboxPlace place)
+    {
+        if (_moving is not null || _calls == 0 || !Chance(3)) return;
+        _moving = place;
+        Loop.RunOffLoop(static s => ((InboxScenario)s!).Call(InTheMiddleOf), this);
+        _moving = null;
+    }
+
+    private static void Accept(InboxPlace place, byte[] message)
+    {
+        place.Expected.Add((message, null));
+        place.Accepted += message.Length;
+    }
+
+    /// <summary>A block for each value of a byte.</summary>
+    private static FileSource MakeFile()
+    {
+        string path = Path.GetTempFileName();
+        byte[] content = new byte[256 * FileBlock];
+        for (int i = 0; i < 256; i++) content.AsSpan(i * FileBlock, FileBlock).Fill((byte)i);
+        System.IO.File.WriteAllBytes(path, content);
+        FileSource file = new(System.IO.File.OpenHandle(path));
+        System.IO.File.Delete(path);
+        return file;
     }
 
     private static TlsOptions MakeTls()
@@ -81,7 +122,6 @@ internal sealed class InboxScenario
 
     private void Run()
     {
-        Queue<InboxPlace> arriving = [];
         Server server = new(
             new ServerOptions
             {
@@ -90,9 +130,9 @@ internal sealed class InboxScenario
                 Limits = new() { SendBytes = _isNarrow ? NarrowLimit : Limit, SlowConsumer = SlowConsumer.Wait },
                 Scheduling = Chance(2) ? Scheduling.ThreadPool : Scheduling.Inline,
             },
-            () => new InboxSession(this, arriving.Dequeue()));
+            () => new InboxSession(this, _arriving.Dequeue()));
         _engine.Run(server.StartAsync());
-        for (int count = 2 + _random.Next(3); count > 0; count--) Connect(arriving);
+        for (int count = 2 + _random.Next(3); count > 0; count--) BeginOne();
         for (int caller = 1; caller <= Callers; caller++)
         {
             int calls = 3 + _random.Next(8);
@@ -103,23 +143,33 @@ internal sealed class InboxScenario
         while (_calls > 0)
         {
             Check(_engine.RunOne(), "the calls of a caller do not run");
+            CheckMarks(isEnd: false);
             ReadSome();
         }
 
         do _engine.RunUntilIdle();
         while (ReadAll());
+        Check(_arriving.Count == 0, "no session for a peer");
         foreach (InboxPlace place in _places)
         {
+            if (place.Session is null) continue;
             if (!place.IsTls)
-                Check(place.Session!.BytesPending == 0, $"{place.Session.BytesPending} bytes are pending for ever");
+                Check(place.Session.BytesPending == 0, $"{place.Session.BytesPending} bytes are pending for ever");
         }
 
         foreach (InboxPlace place in _places) Judge(place);
+        CheckMarks(isEnd: false);
         _engine.Run(server.StopAsync(TimeSpan.Zero));
         _engine.Run(_engine.DisposeAsync());
+        // Continuations of tasks are queued on the pool.
+        _engine.RunUntilIdle();
         foreach (InboxPlace place in _places)
             Check(place.Expected.TrueForAll(static e => e.Sending is not { IsCompleted: false }),
                 "a SendAsync has not ended");
+        Check(_wrong is null, _wrong ?? "");
+        CheckMarks(isEnd: true);
+        Check(_ownedOut == 0, $"{_ownedOut} pieces of owned memory are missing");
+        foreach (InboxPlace place in _places) JudgeEnd(place);
         Check(_engine.ReadCounters().MailboxBytes == 0, "bytes of the mailbox's limit are missing");
         foreach (Loop loop in _engine.Loops)
         {
@@ -128,13 +178,18 @@ internal sealed class InboxScenario
         }
     }
 
-    private void Connect(Queue<InboxPlace> arriving)
+    private void BeginOne()
+    {
+        ConnectOne();
+        _engine.RunUntilIdle();
+        Check(_arriving.Count == 0, "no session for a peer");
+    }
+
+    private void ConnectOne()
     {
         InboxPlace place = new();
-        arriving.Enqueue(place);
+        _arriving.Enqueue(place);
         place.Peer = _engine.Connect(s_here);
-        _engine.RunUntilIdle();
-        Check(place.Session is not null, "no session for a peer");
         _places.Add(place);
     }
 
@@ -152,9 +207,45 @@ internal sealed class InboxScenario
     private void Call(byte caller)
     {
         InboxPlace place = _places[_random.Next(_places.Count)];
-        InboxSession session = place.Session!;
+        // The other case: it has not been accepted yet.
+        if (ReferenceEquals(place, _moving) || place.Session is not { } session) return;
         byte[] message = Message(caller);
-        switch (_random.Next(_usesGroup ? 18 : 15))
+        int call = _random.Next(_usesGroup ? 22 : 19);
+        // Joins, leaves and broadcasts come last.
+        if (call is >= 14 and < 18) CallRarely(call, place, session, message);
+        else CallOften(call < 14 ? call : call - 4, place, session, message);
+    }
+
+    private void CallRarely(int call, InboxPlace place, InboxSession session, byte[] message)
+    {
+        switch (call)
+        {
+            case 14:
+                int size = Math.Min(message.Length - Header, FileBlock);
+                if (size < message.Length - Header) break;
+                Report(place, message, session.Send(
+                    Outgoing.File(File, message[^1] * FileBlock, size).WithHead(message.AsSpan(0, Header))));
+                break;
+            case 15:
+                long before = place.Accepted;
+                place.Marks.Add((session.SentAsync().AsTask(), before));
+                break;
+            case 16 when Chance(4) && !place.IsChanging && !place.IsTls:
+                session.ShutdownSend();
+                place.IsClosed = place.IsShut = place.IsChanging = true;
+                break;
+            case 17 when Chance(3) && _places.Count < 6:
+                place.Peer!.Reset();
+                place.IsReset = place.IsClosed = place.IsChanging = place.IsDeaf = true;
+                // The object of the connection may serve the next peer while callers still have the old session.
+                if (_arriving.Count == 0) ConnectOne();
+                break;
+        }
+    }
+
+    private void CallOften(int call, InboxPlace place, InboxSession session, byte[] message)
+    {
+        switch (call)
         {
             case 0 or 1 or 2:
                 Report(place, message, session.Send(message));
@@ -165,8 +256,12 @@ internal sealed class InboxScenario
                 break;
             case 4:
                 int head = _random.Next(message.Length);
-                Report(place, message, session.Send(Outgoing.Owned(new Owned(message), head, message.Length - head)
-                    .WithHead(message.AsSpan(0, head))));
+                _ownedOut++;
+                SendResult owned = session.Send(
+                    Outgoing.Owned(new Owned(this, place, message), head, message.Length - head)
+                        .WithHead(message.AsSpan(0, head)));
+                if (owned != SendResult.Queued) _ownedOut--;
+                Report(place, message, owned);
                 break;
             case 5 or 6:
                 SendToEach(message);
@@ -204,6 +299,7 @@ internal sealed class InboxScenario
                 if (_group.Broadcast(message) != SendResult.Queued) break;
                 foreach (InboxPlace each in _places)
                 {
+                    // No mark counts it: SentAsync looks at what was sent to its session.
                     if (each is { IsMember: true, IsClosed: false }) each.Expected.Add((message, null));
                 }
 
@@ -221,7 +317,8 @@ internal sealed class InboxScenario
 
     private void SendToEach(byte[] message)
     {
-        InboxPlace[] some = [.. _places.Where(_ => Chance(2)).Concat(_places.Where(_ => Chance(8)))];
+        IEnumerable<InboxPlace> known = _places.Where(p => p.Session is not null && !ReferenceEquals(p, _moving));
+        InboxPlace[] some = [.. known.Where(_ => Chance(2)).Concat(known.Where(_ => Chance(8)))];
         SendResult[] results = new SendResult[some.Length];
         int taken = Session.SendToEach(message, [.. some.Select(static p => p.Session!)], results);
         Check(taken == results.Count(static r => r == SendResult.Queued), "SendToEach counts others than it names");
@@ -230,19 +327,19 @@ internal sealed class InboxScenario
 
     private void Report(InboxPlace place, byte[] message, SendResult result)
     {
-        if (result == SendResult.Queued) place.Expected.Add((message, null));
+        if (result == SendResult.Queued) Accept(place, message);
         else Check(result == SendResult.Closed || _isNarrow || result == SendResult.Full, $"a send gave {result}");
     }
 
     /// <summary>Sender, length and number; then bytes by that number.</summary>
     private byte[] Message(byte sender)
     {
-        int most = _isNarrow ? 900 : Chance(12) ? 70_000 : 2_000;
-        byte[] message = new byte[9 + _random.Next(Chance(3) ? most : 60)];
+        int most = _isNarrow ? 900 : Chance(20) ? 70_000 : 2_000;
+        byte[] message = new byte[Header + 1 + _random.Next(Chance(3) ? most : 60)];
         message[0] = sender;
         BinaryPrimitives.WriteInt32LittleEndian(message.AsSpan(1), message.Length);
         BinaryPrimitives.WriteInt32LittleEndian(message.AsSpan(5), ++_count);
-        message.AsSpan(9).Fill((byte)_count);
+        message.AsSpan(Header).Fill((byte)_count);
         return message;
     }
 
@@ -263,18 +360,45 @@ internal sealed class InboxScenario
     {
         byte[] buffer = ArrayPool<byte>.Shared.Rent(64 * 1024);
         bool any = false;
-        for (int count; (count = place.Peer!.Read(buffer)) > 0; any = true) place.Got.AddRange(buffer.AsSpan(0, count));
+        for (int count; !place.IsReset && (count = place.Peer!.Read(buffer)) > 0; any = true)
+            place.Got.AddRange(buffer.AsSpan(0, count));
         ArrayPool<byte>.Shared.Return(buffer);
         return any;
     }
 
+    /// <summary>A mark that is true comes after the last byte that was accepted before it.</summary>
+    private void CheckMarks(bool isEnd)
+    {
+        foreach (InboxPlace place in _places)
+        {
+            foreach ((Task<bool> sent, long bytes) in place.Marks)
+            {
+                Check(sent.IsCompletedSuccessfully || !isEnd, "a SentAsync has not ended");
+                if (isEnd || place.IsReset || sent is not { IsCompletedSuccessfully: true, Result: true }) continue;
+                int came = place.Got.Count + place.Peer!.Available;
+                Check(came >= bytes, $"SentAsync says that {bytes} bytes were sent, and {came} have arrived (TLS: {place.IsTls}, groups: {_usesGroup}, "
+                    + $"shut: {place.IsShut}, closed: {place.IsClosed}, the end: {place.Reason})");
+            }
+        }
+    }
+
+    private void JudgeEnd(InboxPlace place)
+    {
+        if (place.Session is null) return;
+        Check(place.Ends == 1, $"a connection ended {place.Ends} times");
+    }
+
     private void Judge(InboxPlace place)
     {
+        if (place.IsShut && !place.IsReset)
+            Check(place.Peer!.Read([0]) == 0, "the peer of a connection that was shut down has not read the end");
+
         ReadOnlySpan<byte> got = System.Runtime.InteropServices.CollectionsMarshal.AsSpan(place.Got);
         List<(byte Sender, int Number)> messages = [];
         while (!got.IsEmpty)
         {
             int length = got.Length < 9 ? int.MaxValue : BinaryPrimitives.ReadInt32LittleEndian(got[1..]);
+            if (place.IsReset && length > got.Length) break;
             Check(length >= 9 && length <= got.Length, $"half a message arrived, or bytes that are none (TLS: "
                 + $"{place.IsTls}): {Convert.ToHexString(got[..Math.Min(got.Length, 16)])}, {got.Length} bytes after "
                 + $"{string.Join(' ', messages)}");
@@ -295,7 +419,7 @@ internal sealed class InboxScenario
                     .Select(static e => (e.Message[0], BinaryPrimitives.ReadInt32LittleEndian(e.Message.AsSpan(5))))
                     .Where(m => has(m.Item1)),
             ];
-            Same(expected, [.. messages.Where(m => has(m.Sender))], place.IsTls);
+            Same(expected, [.. messages.Where(m => has(m.Sender))], place.IsTls || place.IsReset);
         }
     }
 
@@ -310,15 +434,31 @@ internal sealed class InboxScenario
 
     private void Check(bool isRight, string what)
     {
-        if (!isRight) throw new OracleException($"seed {_seed}: {what}");
+        if (isRight) return;
+        // Inside a callback the library catches it, so it is kept for the end as well.
+        _wrong ??= what;
+        throw new OracleException($"seed {_seed}: {what}");
     }
 
-    private sealed class Owned(byte[] bytes) : IMemoryOwner<byte>
+    private sealed class Owned(InboxScenario scenario, InboxPlace place, byte[] bytes) : IMemoryOwner<byte>
     {
-        public Memory<byte> Memory => bytes;
+        private int _returned;
+
+        public Memory<byte> Memory
+        {
+            get
+            {
+                scenario.Check(_returned == 0, "memory is read after it was returned");
+                scenario.InTheMiddle(place);
+                return bytes;
+            }
+        }
 
         public void Dispose()
         {
+            scenario.Check(++_returned == 1, "memory is returned twice");
+            scenario._ownedOut--;
+            scenario.InTheMiddle(place);
         }
     }
 }

@@ -40,6 +40,13 @@ internal sealed class InboxSession(InboxScenario scenario, InboxPlace place) : S
         }
     }
 
+    protected override void OnDisconnected(CloseReason reason)
+    {
+        if (reason.Cause == CloseCause.HandedOver) return;
+        Place.Ends++;
+        Place.Reason = reason;
+    }
+
     private void Upgrade()
     {
         try
