@@ -45,7 +45,13 @@ internal static class DatagramRules
         EndPoint? remote = options.RemoteEndPoint is null ? null : EndPointRules.Plain(options.RemoteEndPoint);
         if (local is null && remote is null)
             errors.Add("EndPoint is missing: give where to receive, or RemoteEndPoint for a connected socket");
-        if (local is not null) EndPointRules.Check(errors, nameof(options.EndPoint), local, engine);
+        if (local is InheritedSocket inherited)
+        {
+            EndPointRules.CheckInherited(errors, nameof(options.EndPoint), inherited, engine, toListen: true,
+                SocketType.Dgram);
+            local = inherited.LocalEndPoint;
+        }
+        else if (local is not null) EndPointRules.Check(errors, nameof(options.EndPoint), local, engine);
         if (remote is not null)
         {
             EndPointRules.Check(errors, nameof(options.RemoteEndPoint), remote, engine);
@@ -90,6 +96,8 @@ internal static class DatagramRules
         if (!engine.CanSharePorts) errors.Add($"Loops = {options.Loops}, which needs SO_REUSEPORT of Linux: use 1");
         if (options.RemoteEndPoint is not null)
             errors.Add($"Loops = {options.Loops}, and a connected socket has one loop");
+        if (options.EndPoint is InheritedSocket)
+            errors.Add($"Loops = {options.Loops}, and a socket of another process has one loop");
         if (endPoint is UnixDomainSocketEndPoint)
             errors.Add($"Loops = {options.Loops}, and a Unix socket has one loop");
     }

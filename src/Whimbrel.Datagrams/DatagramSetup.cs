@@ -24,8 +24,11 @@ internal static unsafe class DatagramSetup
     internal static int Open(LoopSocket resident)
     {
         EndPoint endPoint = resident.EndPoint;
-        int fd = SocketFactory.Open(resident, endPoint, DatagramAbi.SOCK_DGRAM, resident.Options.CreateSocket,
-            out NetworkException? fault);
+        NetworkException? fault = null;
+        InheritedSocket? inherited = resident.Options.EndPoint as InheritedSocket;
+        int fd = inherited is not null
+            ? SocketFactory.Duplicate(inherited)
+            : SocketFactory.Open(resident, endPoint, DatagramAbi.SOCK_DGRAM, resident.Options.CreateSocket, out fault);
         resident.Fault = fault;
         if (fd < 0) return fd;
         RawSocket socket = new(fd, null);
@@ -33,10 +36,10 @@ internal static unsafe class DatagramSetup
         byte* address = stackalloc byte[SocketAbi.MaxAddressBytes];
         uint length = AddressCodec.Encode(endPoint, address);
         int error = resident.Loop.Engine.Descriptors.IsReached(fd) ? Errno.EMFILE : 0;
-        if (error == 0 && resident.IsV6)
+        if (error == 0 && resident.IsV6 && inherited is null)
             error = Syscall.SetOption(fd, SocketAbi.IPPROTO_IPV6, SocketAbi.IPV6_V6ONLY, IsDual(resident) ? 0 : 1);
         if (error == 0) error = SocketFactory.NumberOf(resident.Fault = Prepare(resident, socket));
-        if (error == 0 && Syscall.Bind(fd, address, length) != 0)
+        if (error == 0 && inherited is null && Syscall.Bind(fd, address, length) != 0)
         {
             error = Syscall.LastError;
             if (error == Errno.EADDRINUSE && endPoint is UnixDomainSocketEndPoint

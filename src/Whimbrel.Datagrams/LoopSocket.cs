@@ -133,6 +133,9 @@ internal sealed partial class LoopSocket : DatagramResident
 
     internal override Socket? OpenSocket() => DatagramSetup.Create(this);
 
+    /// <summary>False if another process created the socket.</summary>
+    internal override bool OwnsPath => Options.EndPoint is not InheritedSocket;
+
     internal override void CompleteAttach(int error)
     {
         if (error == 0)

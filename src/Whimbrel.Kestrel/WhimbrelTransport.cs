@@ -57,14 +57,17 @@ public sealed partial class WhimbrelTransport
     }
 
     /// <summary>
-    /// Returns true for TCP and Unix end points; also for file handles, so that binding one throws with the reason.
+    /// Returns true for TCP and Unix end points, and for listening sockets that are given by a file handle.
     /// </summary>
     /// <param name="endpoint">End point to check.</param>
-    public bool CanBind(EndPoint endpoint) => endpoint is IPEndPoint or UnixDomainSocketEndPoint or FileHandleEndPoint;
+    public bool CanBind(EndPoint endpoint) => endpoint is IPEndPoint or UnixDomainSocketEndPoint or FileHandleEndPoint
+        or InheritedSocket;
 
     /// <summary>Listens at an end point.</summary>
     /// <param name="endpoint">
-    /// TCP or Unix end point. Port 0 selects a free port, which the listener's end point contains.
+    /// TCP or Unix end point, or a <see cref="FileHandleEndPoint"/> or <see cref="InheritedSocket"/> of a listening
+    /// socket, as <c>ListenHandle</c> and <c>UseSystemd</c> give it (Linux). Port 0 selects a free port, which the
+    /// listener's end point contains.
     /// </param>
     /// <param name="cancellationToken">Cancels the call.</param>
     /// <exception cref="AddressInUseException">The address is in use.</exception>
@@ -76,10 +79,8 @@ public sealed partial class WhimbrelTransport
         CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(endpoint);
-        if (endpoint is FileHandleEndPoint)
-            throw new NotSupportedException("Whimbrel makes its own sockets and takes none by a file handle: listen on "
-                + "an address, or leave this end point to the stock transport.");
-        if (endpoint is not (IPEndPoint or UnixDomainSocketEndPoint))
+        if (endpoint is FileHandleEndPoint handle) endpoint = SocketOf(handle);
+        if (endpoint is not (IPEndPoint or UnixDomainSocketEndPoint or InheritedSocket))
             throw new NotSupportedException($"Whimbrel listens on TCP and Unix sockets, and {endpoint} is neither.");
         if (Options.FindMistakes() is { } mistakes) throw new ArgumentException(mistakes);
         WhimbrelListener listener = new(this, new ServerOptions
@@ -110,6 +111,20 @@ public sealed partial class WhimbrelTransport
         {
             await listener.DisposeAsync().ConfigureAwait(false);
             throw;
+        }
+    }
+
+    private static InheritedSocket SocketOf(FileHandleEndPoint handle)
+    {
+        if (handle.FileHandleType == FileHandleType.Pipe)
+            throw new NotSupportedException($"Whimbrel listens on sockets, and handle {handle.FileHandle} is a pipe.");
+        try
+        {
+            return new InheritedSocket(checked((int)handle.FileHandle));
+        }
+        catch (Exception e) when (e is ArgumentException or OverflowException)
+        {
+            throw new NotSupportedException($"Whimbrel cannot listen on handle {handle.FileHandle}: {e.Message}", e);
         }
     }
 

@@ -25,7 +25,9 @@ internal static class AddressText
         }
 
         bool hasScheme = text.Contains("://", StringComparison.Ordinal)
-            || text.StartsWith("unix:", StringComparison.OrdinalIgnoreCase);
+            || text.StartsWith("unix:", StringComparison.OrdinalIgnoreCase)
+            || text.StartsWith("systemd:", StringComparison.OrdinalIgnoreCase)
+            || text.StartsWith("fd:", StringComparison.OrdinalIgnoreCase);
         return NetworkAddress.TryParse(hasScheme || text.Length == 0 ? text : "tcp://" + text,
             out NetworkAddress? address, out mistake) ? address : null;
     }
@@ -35,6 +37,8 @@ internal static class AddressText
     {
         NetworkAddress? address = Read(text, out mistake);
         if (address is null) return null;
+        // The start finds the sockets, and reports what is missing.
+        if (address.Scheme is "systemd" or "fd") return address;
         if (EndPointOf(address, out mistake) is not { } endPoint) return null;
         if (endPoint is not DnsEndPoint { Host: not "localhost" }) return address;
         mistake =

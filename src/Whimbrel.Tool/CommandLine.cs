@@ -20,7 +20,8 @@ internal static class CommandLine
         $"{string.Join('|', Enum.GetNames<ServeKind>()).ToLowerInvariant()}|{DatagramCommandLine.Kinds}";
 
     private static readonly Option<string?> s_listen = Listen("--listen", "ADDRESS", "Where to listen: ADDR:PORT such "
-        + "as 0.0.0.0:1111 or *:1111, or tcp://ADDR:PORT, tls://ADDR:PORT, or unix:PATH.", "");
+        + "as 0.0.0.0:1111 or *:1111, or tcp://ADDR:PORT, tls://ADDR:PORT, unix:PATH, systemd:NAME (a socket unit), or "
+        + "fd:NUMBER.", "");
     private static readonly Option<int?> s_port = Value("--port", "N",
         $"Listen at 127.0.0.1 and this port; 0 takes a free one. Default {DefaultPort}.", "a port from 0 to 65535",
         static text => Number(text, 0, IPEndPoint.MaxPort));

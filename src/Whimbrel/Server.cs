@@ -19,6 +19,7 @@ public partial class Server : IAsyncDisposable
     private readonly Func<Session>? _factory;
     private readonly Lock _gate = new(); // guards the state, the listeners and their addresses
     private readonly List<Listener> _listeners = [];
+    private List<EndPoint> _bound = []; // what a restart listens on
     private Host? _host;
     private Host? _leftBehind; // the host of before a restart, until the next start takes it
     private Phase _phase;
@@ -326,7 +327,8 @@ public partial class Server : IAsyncDisposable
                 if (_phase != Phase.Starting || !ReferenceEquals(_host, host))
                     Throw.State("The server was stopped while it started.");
                 _listeners.AddRange(opened);
-                EndPoints = bound;
+                EndPoints = [.. bound.Distinct()];
+                _bound = Again(addresses, bound);
                 StartedAt = engine.UtcNow;
                 _phase = Phase.Started;
                 IsAccepting = Options.Accept.AtStart;
@@ -349,6 +351,10 @@ public partial class Server : IAsyncDisposable
 
         host.Tell(0, static (owner, _) => owner.OnStarted());
     }
+
+    /// <summary>Returns what a restart listens on: bound addresses, and sockets of other processes.</summary>
+    private static List<EndPoint> Again(IReadOnlyList<EndPoint> addresses, List<EndPoint> bound) =>
+        [.. addresses.Zip(bound, static (given, real) => given is InheritedSocket ? given : real)];
 
     private async ValueTask<List<EndPoint>> ListenAsync(Engine engine, Host host, IReadOnlyList<EndPoint> addresses,
         List<Listener> opened, bool accepts, StopReport before = default)
@@ -435,7 +441,7 @@ public partial class Server : IAsyncDisposable
                 // Listeners that a stop has not closed yet would block the addresses.
                 await CloseListenersAsync(drain: true).ConfigureAwait(false);
                 host.RenewAcceptLimit();
-                await ListenAsync(Engine, host, EndPoints, opened, accepts: true).ConfigureAwait(false);
+                await ListenAsync(Engine, host, _bound, opened, accepts: true).ConfigureAwait(false);
                 BeginAccepting(host, version, opened);
                 done.SetResult(true);
             }
@@ -489,7 +495,7 @@ public partial class Server : IAsyncDisposable
 
         return Finish(async () =>
         {
-            IReadOnlyList<EndPoint> addresses = EndPoints;
+            IReadOnlyList<EndPoint> addresses = _bound;
             StopReport report = await StopWithin(deadline ?? Options.Timeouts.Drain).ConfigureAwait(false);
             if (!report.IsComplete) LeaveBehind(report);
             await StartAtAsync(addresses, report).ConfigureAwait(false);

@@ -2,8 +2,10 @@ using System.Buffers;
 using System.IO.Pipelines;
 using System.Net;
 using System.Net.Sockets;
+using Microsoft.AspNetCore.Builder;
 using Microsoft.AspNetCore.Connections;
 using Microsoft.AspNetCore.Connections.Features;
+using Microsoft.AspNetCore.Hosting;
 using Microsoft.AspNetCore.Http.Features;
 using Microsoft.Extensions.DependencyInjection;
 
@@ -122,13 +124,37 @@ public sealed class TransportTests
     }
 
     [Fact]
+    public async Task A_site_is_served_on_a_listening_socket_that_is_given_by_its_handle()
+    {
+        Assert.SkipUnless(OperatingSystem.IsLinux(), "Sockets of other processes are used on Linux only.");
+        using Socket owner = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
+        owner.Bind(new IPEndPoint(IPAddress.Loopback, 0));
+        owner.Listen();
+        WebApplicationBuilder builder = WebApplication.CreateSlimBuilder();
+        builder.WebHost.UseWhimbrel().ConfigureKestrel(o => o.ListenHandle((ulong)owner.Handle));
+        await using WebApplication site = builder.Build();
+        site.MapGet("/", static () => "by handle");
+        await site.StartAsync(Token);
+        using HttpClient client = new();
+        Assert.Equal("by handle", await client.GetStringAsync(new Uri($"http://{owner.LocalEndPoint}/"), Token));
+        await site.StopAsync(Token);
+        // Still listening: the next process finds the waiting connection.
+        using Socket late = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
+        await late.ConnectAsync(owner.LocalEndPoint!, Token);
+        using Socket accepted = await owner.AcceptAsync(Token);
+    }
+
+    [Fact]
     public async Task End_points_of_other_kinds_are_refused_with_a_reason()
     {
         await using ServiceProvider services = Services();
         IConnectionListenerFactory factory = services.GetRequiredService<IConnectionListenerFactory>();
         NotSupportedException e = await Assert.ThrowsAsync<NotSupportedException>(
-            async () => await factory.BindAsync(new FileHandleEndPoint(5, FileHandleType.Auto), Token));
-        Assert.Contains("file handle", e.Message, StringComparison.Ordinal);
+            async () => await factory.BindAsync(new FileHandleEndPoint(999_999, FileHandleType.Auto), Token));
+        Assert.Contains("handle 999999: Descriptor 999999 is not open", e.Message, StringComparison.Ordinal);
+        e = await Assert.ThrowsAsync<NotSupportedException>(
+            async () => await factory.BindAsync(new FileHandleEndPoint(5, FileHandleType.Pipe), Token));
+        Assert.Contains("is a pipe", e.Message, StringComparison.Ordinal);
         await Assert.ThrowsAsync<NotSupportedException>(
             async () => await factory.BindAsync(new DnsEndPoint("localhost", 0), Token));
         Assert.False(((IConnectionListenerFactorySelector)factory).CanBind(new DnsEndPoint("localhost", 0)));

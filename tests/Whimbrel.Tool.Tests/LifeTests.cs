@@ -21,6 +21,29 @@ public class LifeTests
     }
 
     [Theory]
+    [InlineData("systemd:echo")]
+    [InlineData("systemd:")]
+    [InlineData("fd:3")]
+    public async Task It_serves_the_socket_of_a_systemd_unit(string address)
+    {
+        await using var tool = await RunningTool.ServeAsService("echo", "--listen", address);
+        using var peer = tool.Connect();
+        await peer.SayAsync("x");
+        await peer.ReadAsync(2);
+        peer.Dispose();
+        Assert.Contains("total: 1 connections", await tool.StopAsync(), StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public async Task A_name_that_systemd_did_not_pass_is_reported_with_those_that_it_did()
+    {
+        await using var tool = RunningTool.StartAsService("serve", "echo", "--listen", "systemd:web");
+        Assert.Equal(1, await tool.ExitCodeAsync());
+        Assert.Contains("Address = systemd:web, systemd passed no listening socket named 'web', but: Stream 127.0.0.1:",
+            string.Join(' ', await tool.Error.ToEndAsync()), StringComparison.Ordinal);
+    }
+
+    [Theory]
     [InlineData("echo")]
     [InlineData("udp")]
     public async Task SIGTERM_ends_the_tool_even_if_a_loop_is_blocked_and_the_cause_is_named(string kind)

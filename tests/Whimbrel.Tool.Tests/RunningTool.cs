@@ -11,11 +11,23 @@ internal sealed partial class RunningTool : IAsyncDisposable
 {
     private readonly Process _process;
 
-    private RunningTool(string[] arguments, string? tlsLayer = null, string? hook = null, string? space = null)
+    // Opens a listening socket as descriptor 3 and becomes the tool, as systemd does for a service with a socket unit.
+    private const string SystemdLauncher = """
+        import os, socket, sys
+        s = socket.socket(); s.bind(("127.0.0.1", 0)); s.listen(64)
+        s.detach() if s.fileno() == 3 else os.dup2(s.fileno(), 3)
+        os.set_inheritable(3, True)
+        os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS="1", LISTEN_FDNAMES="echo")
+        os.execvp(sys.argv[1], sys.argv[1:])
+        """;
+
+    private RunningTool(string[] arguments, string? tlsLayer = null, string? hook = null, string? space = null,
+        bool asService = false)
     {
         string[] command = ["dotnet", BuiltProgram.PathOf("Whimbrel.Tool"), .. arguments];
         // Ip replaces itself by the tool, so that no process is in between.
         if (space is not null) command = ["ip", "netns", "exec", space, .. command];
+        if (asService) command = ["python3", "-c", SystemdLauncher, .. command];
         var start = new ProcessStartInfo(command[0], command[1..])
         {
             RedirectStandardInput = true,
@@ -53,6 +65,13 @@ internal sealed partial class RunningTool : IAsyncDisposable
     // Same as Serve, with BlockedLoop inside.
     public static Task<RunningTool> ServeBlockable(string kind, params string[] options) =>
         ServeWith(null, typeof(BlockedLoop).Assembly.Location, kind, options);
+
+    // Same as Serve, with a listening socket named "echo" that the service manager opened.
+    public static Task<RunningTool> ServeAsService(string kind, params string[] options) =>
+        ListeningAsync(new RunningTool(["serve", kind, .. options], asService: true));
+
+    // The same for a service that does not start.
+    public static RunningTool StartAsService(params string[] arguments) => new(arguments, asService: true);
 
     // Same as Serve, in a network namespace.
     public static Task<RunningTool> ServeIn(string space, string kind, params string[] options) =>

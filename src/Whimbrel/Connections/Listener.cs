@@ -37,7 +37,8 @@ internal sealed class Listener : Resident
     {
         _host = host;
         Options = options;
-        EndPoint = endPoint;
+        Inherited = endPoint as InheritedSocket;
+        EndPoint = endPoint = Inherited?.LocalEndPoint ?? endPoint;
         Sharing = sharing;
         _isAccepting = accepts;
         _preparesAccepted = options.Socket.OnCreated is not null || !SocketOptions.AreInherited(endPoint, options);
@@ -48,6 +49,15 @@ internal sealed class Listener : Resident
     internal EndPoint EndPoint { get; set; }
 
     internal ServerOptions Options { get; }
+
+    /// <summary>Socket of another process, whose descriptor is duplicated; null if this process binds.</summary>
+    internal InheritedSocket? Inherited { get; }
+
+    /// <summary>
+    /// True if another process may listen on the same socket. Blocking mode, filter and waiting connections then belong
+    /// to both: the descriptor stays non-blocking, and a stop leaves the connections waiting.
+    /// </summary>
+    internal bool IsShared => Inherited is not null;
 
     internal PortSharing Sharing { get; }
 
@@ -193,6 +203,7 @@ internal sealed class Listener : Resident
     internal void StopListening()
     {
         _isLeftBehind = true;
+        if (IsShared) return;
         try
         {
             ShareSocket()?.Shutdown(SocketShutdown.Both);
@@ -203,8 +214,8 @@ internal sealed class Listener : Resident
         }
     }
 
-    /// <summary>True if the path of a Unix socket may already belong to another listener.</summary>
-    internal bool IsLeftBehind => _isLeftBehind;
+    /// <summary>False if the path belongs to another process, or may already belong to another listener.</summary>
+    internal override bool OwnsPath => !_isLeftBehind && !IsShared;
 
     /// <summary>Stops accepting and closes. Completes when the descriptor is closed.</summary>
     /// <param name="stopped">Completion to set at the end; or null.</param>
@@ -223,7 +234,7 @@ internal sealed class Listener : Resident
         if (drain && _isOpen)
         {
             _isDraining = true;
-            Loop.AcceptRest(this);
+            if (!IsShared) Loop.AcceptRest(this);
         }
 
         _isDetaching = true;

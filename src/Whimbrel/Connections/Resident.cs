@@ -36,6 +36,9 @@ internal abstract class Resident
     /// </summary>
     internal virtual bool MayHaveDuplicate => true;
 
+    /// <summary>True if the path of its Unix address is deleted when its descriptor is closed.</summary>
+    internal virtual bool OwnsPath => false;
+
     /// <summary>
     /// Object created by the user for this handle's socket, until it is shared or passed on.
     /// </summary>

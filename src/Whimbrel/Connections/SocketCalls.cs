@@ -273,12 +273,8 @@ internal abstract unsafe class SocketCalls
     /// <summary>Deletes the path of a Unix socket after its descriptor was closed.</summary>
     internal void DeletePathOf(Resident resident)
     {
-        EndPoint? endPoint = resident switch
-        {
-            Listener { IsLeftBehind: false } listener => listener.EndPoint,
-            DatagramResident socket => socket.EndPoint,
-            _ => null,
-        };
+        if (!resident.OwnsPath) return;
+        EndPoint? endPoint = (resident as Listener)?.EndPoint ?? (resident as DatagramResident)?.EndPoint;
         // A name that begins with @ is not in the file system.
         if (endPoint is UnixDomainSocketEndPoint && endPoint.ToString() is { } path && !path.StartsWith('@'))
             DeletePath(path);

@@ -22,6 +22,7 @@ internal static unsafe class SocketFactory
         EndPoint endPoint = listener.EndPoint;
         ServerOptions options = listener.Options;
         bound = endPoint;
+        if (listener.Inherited is { } inherited) return Inherit(listener, inherited);
         int fd = Open(listener, endPoint, SocketAbi.SOCK_STREAM, options.Socket.Create, out NetworkException? fault);
         listener.Fault = fault;
         if (fd < 0) return fd;
@@ -56,6 +57,29 @@ internal static unsafe class SocketFactory
         }
 
         listener.EndSharing();
+        Syscall.Close(fd);
+        return -error;
+    }
+
+    /// <summary>Duplicates the descriptor of another process's listening socket, and sets the options on it.</summary>
+    private static int Inherit(Listener listener, InheritedSocket inherited)
+    {
+        int fd = Duplicate(inherited);
+        if (fd < 0) return fd;
+        int error = listener.Loop.Engine.Descriptors.IsReached(fd)
+            ? Errno.EMFILE
+            : NumberOf(listener.Fault = SocketOptions.ApplyTo(listener, new RawSocket(fd, null)));
+        if (error == 0) return fd;
+        Syscall.Close(fd);
+        return -error;
+    }
+
+    /// <summary>Returns a non-blocking duplicate, or a negated error number.</summary>
+    internal static int Duplicate(InheritedSocket inherited)
+    {
+        int fd = Syscall.Duplicate(inherited.Descriptor);
+        int error = fd < 0 ? 0 : Syscall.SetNonBlocking(fd, true);
+        if (error == 0) return fd;
         Syscall.Close(fd);
         return -error;
     }

@@ -16,6 +16,7 @@ internal static class SocketAbi
 
     internal const int SOL_SOCKET = 1;
     internal const int SO_REUSEADDR = 2;
+    internal const int SO_TYPE = 3;
     internal const int SO_ERROR = 4;
     internal const int SO_SNDBUF = 7;
     internal const int SO_RCVBUF = 8;
@@ -24,6 +25,7 @@ internal static class SocketAbi
     internal const int SO_REUSEPORT = 15;
     internal const int SO_BINDTODEVICE = 25;
     internal const int SO_ATTACH_FILTER = 26;
+    internal const int SO_ACCEPTCONN = 30;
     internal const int SO_MARK = 36;
     internal const int SO_BUSY_POLL = 46;
 

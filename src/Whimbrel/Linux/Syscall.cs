@@ -93,6 +93,13 @@ internal static unsafe class Syscall
         return duplicate >= 0 ? duplicate : -LastError;
     }
 
+    /// <summary>Closes a descriptor in programs that this process starts.</summary>
+    internal static void CloseOnExec(int fd)
+    {
+        const int F_SETFD = 2, FD_CLOEXEC = 1;
+        _ = FileControl(fd, F_SETFD, FD_CLOEXEC);
+    }
+
     [DllImport("libc", EntryPoint = "getsockname")]
     internal static extern int GetSocketName(int fd, byte* address, uint* length);
 

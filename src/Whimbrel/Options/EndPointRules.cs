@@ -26,6 +26,13 @@ internal static class EndPointRules
                 + "tcp://localhost:80");
         foreach (EndPoint given in endPoint is null ? endPoints : [endPoint])
         {
+            if (given is InheritedSocket inherited)
+            {
+                if (errors is not null) CheckInherited(errors, nameof(EndPoint), inherited, engine, toListen);
+                found.Add(given);
+                continue;
+            }
+
             if (errors is not null) Check(errors, nameof(EndPoint), given, engine, allowName: !toListen);
             if (!toListen) AddTarget(found, errors, nameof(EndPoint), given);
             else if (given is not null) found.Add(Plain(given));
@@ -77,6 +84,12 @@ internal static class EndPointRules
             return;
         }
 
+        if (address.Scheme is NetworkAddress.Systemd or NetworkAddress.Descriptor)
+        {
+            AddInherited(found, errors, address, engine, toListen);
+            return;
+        }
+
         EndPoint? endPoint = address.Scheme is NetworkAddress.Tcp or NetworkAddress.Tls or NetworkAddress.Unix
             ? address.ToEndPoint()
             : engine.EndPointOf(address);
@@ -87,6 +100,32 @@ internal static class EndPointRules
         else if (dns.Host == "localhost") found.Add(new IPEndPoint(IPAddress.Loopback, dns.Port));
         else errors?.Add($"Address = {address}, a server listens at addresses of this machine: give one, or localhost, "
             + $"or * for all");
+    }
+
+    /// <summary>Adds the sockets of <c>systemd:NAME</c> or <c>fd:NUMBER</c>.</summary>
+    private static void AddInherited(List<EndPoint> found, OptionErrors? errors, NetworkAddress address, Engine engine,
+        bool toListen)
+    {
+        List<InheritedSocket> sockets = address.FindInherited(out string? mistake);
+        if (mistake is not null) errors?.Add($"Address = {address}, {mistake}");
+        if (errors is not null && sockets.Count > 0)
+            CheckInherited(errors, "Address", sockets[0], engine, toListen);
+        found.AddRange(sockets);
+    }
+
+    /// <summary>Adds the mistake if a socket of another process cannot serve.</summary>
+    internal static void CheckInherited(OptionErrors errors, string name, InheritedSocket socket, Engine engine,
+        bool toListen, SocketType type = SocketType.Stream)
+    {
+        if (!toListen)
+            errors.Add($"{name} = {socket}, a socket that another process opened is for servers: a client connects "
+                + $"to an address, as in tcp://localhost:80");
+        else if (!engine.HasWatchdog || engine.Kind == EngineKind.Portable)
+            errors.Add($"{name} = {socket}, the {engine.KindName} engine uses no sockets of other processes: use epoll "
+                + "or io_uring");
+        else if (socket.SocketType != type)
+            errors.Add($"{name} = {socket} is a {(type == SocketType.Stream ? "datagram" : "stream")} socket: "
+                + (type == SocketType.Stream ? "use a DatagramSocket (package Whimbrel.Datagrams)" : "use a Server"));
     }
 
     /// <summary>Returns whether the address asks for TLS.</summary>

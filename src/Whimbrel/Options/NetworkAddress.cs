@@ -20,6 +20,9 @@ namespace Whimbrel;
 /// <see cref="Client"/> rejects them): the same as <c>tcp://</c> and <c>tls://</c>. The default port is 80 or 443, a
 /// slash may follow, and <c>+</c> is another form of <c>*</c>.</item>
 /// <item><c>unix:PATH</c>; <c>unix:@NAME</c> is an abstract name of Linux. The path is not decoded.</item>
+/// <item><c>systemd:NAME</c>: the listening sockets that systemd passed to this process with this name
+/// (<c>FileDescriptorName=</c> of the socket unit); <c>systemd:</c> for all. <c>fd:NUMBER</c>: a listening socket that
+/// another process left open for this one (<see cref="InheritedSocket"/>). For servers, on Linux.</item>
 /// <item><c>memory://NAME</c>, on the memory engine of Whimbrel.Testing.</item>
 /// </list>
 /// Parsing resolves nothing except the interface of a scope. A value: equal if the text means the same. Any thread.
@@ -30,6 +33,8 @@ public sealed class NetworkAddress : IEquatable<NetworkAddress>
     internal const string Tls = "tls";
     internal const string Unix = "unix";
     internal const string Memory = "memory";
+    internal const string Systemd = "systemd";
+    internal const string Descriptor = "fd";
 
     private const string Forms = "right would be tcp://host:port or unix:/path";
     private const int MaxHostLength = 253;
@@ -47,11 +52,14 @@ public sealed class NetworkAddress : IEquatable<NetworkAddress>
         _literal = literal;
     }
 
-    /// <summary>Scheme in lower case: <c>tcp</c>, <c>tls</c>, <c>unix</c> or <c>memory</c>.</summary>
+    /// <summary>
+    /// Scheme in lower case: <c>tcp</c>, <c>tls</c>, <c>unix</c>, <c>memory</c>, <c>systemd</c> or <c>fd</c>.
+    /// </summary>
     public string Scheme { get; }
 
     /// <summary>
-    /// Host without brackets and in lower case; for a Unix address the path, for a memory address its name.
+    /// Host without brackets and in lower case; for a Unix address the path, for <c>memory</c> and <c>systemd</c> the
+    /// name, for <c>fd</c> the number.
     /// </summary>
     public string Host { get; }
 
@@ -109,6 +117,9 @@ public sealed class NetworkAddress : IEquatable<NetworkAddress>
 
         if (char.IsWhiteSpace(text[0]) || char.IsWhiteSpace(text[^1])) return "it begins or ends with white space";
         if (text.StartsWith("unix:", StringComparison.OrdinalIgnoreCase)) return ReadPath(text[5..], out address);
+        if (text.StartsWith("systemd:", StringComparison.OrdinalIgnoreCase))
+            return ReadSystemd(text["systemd:".Length..], out address);
+        if (text.StartsWith("fd:", StringComparison.OrdinalIgnoreCase)) return ReadDescriptor(text[3..], out address);
         int slashes = text.IndexOf("://", StringComparison.Ordinal);
         if (slashes <= 0) return NoScheme(text);
         string rest = text[(slashes + 3)..];
@@ -184,6 +195,25 @@ public sealed class NetworkAddress : IEquatable<NetworkAddress>
         if (Encoding.UTF8.GetByteCount(path) > SocketAbi.MaxUnixPathBytes)
             return $"the path has {Encoding.UTF8.GetByteCount(path)} bytes, allowed 1 to {SocketAbi.MaxUnixPathBytes}";
         address = new NetworkAddress(Unix, path);
+        return null;
+    }
+
+    private static string? ReadSystemd(string name, out NetworkAddress? address)
+    {
+        address = null;
+        if (name.Contains(':', StringComparison.Ordinal) || name.Contains('/', StringComparison.Ordinal))
+            return "a name of systemd has no ':' and no '/'; right would be systemd:name, or systemd: for all sockets";
+        address = new NetworkAddress(Systemd, name);
+        return null;
+    }
+
+    private static string? ReadDescriptor(string number, out NetworkAddress? address)
+    {
+        address = null;
+        if (!IsNumber(number) || number.Length > 7)
+            return $"'{number}' is no number of a descriptor; right would be fd:3";
+        address = new NetworkAddress(Descriptor,
+            int.Parse(number, CultureInfo.InvariantCulture).ToString(CultureInfo.InvariantCulture));
         return null;
     }
 
@@ -351,16 +381,43 @@ public sealed class NetworkAddress : IEquatable<NetworkAddress>
     // ------------------------------------------------------------------ conversion to end points
 
     /// <summary>
-    /// Returns the end point for sockets: an <see cref="IPEndPoint"/>, a <see cref="DnsEndPoint"/> for a name, or a
-    /// <see cref="UnixDomainSocketEndPoint"/>. <c>*</c> is the IPv6 wildcard, which also accepts IPv4, or the IPv4 one
-    /// on systems without IPv6. An IPv4-mapped IPv6 address is converted to IPv4. A service is looked up in a file that
-    /// is read once.
+    /// Returns the sockets of <c>systemd:NAME</c> or <c>fd:NUMBER</c>. If there is none, <paramref name="mistake"/> has
+    /// the reason.
     /// </summary>
-    /// <exception cref="FormatException">The service does not exist.</exception>
+    internal List<InheritedSocket> FindInherited(out string? mistake, SocketType type = SocketType.Stream)
+    {
+        if (Scheme == Systemd) return SystemdSockets.OfProcess.Find(Host, type, out mistake);
+        mistake = null;
+        try
+        {
+            return [new InheritedSocket(int.Parse(Host, CultureInfo.InvariantCulture))];
+        }
+        catch (Exception e) when (e is ArgumentException or PlatformNotSupportedException)
+        {
+            mistake = e.Message.Split(" (Parameter")[0].TrimEnd('.');
+            return [];
+        }
+    }
+
+    /// <summary>
+    /// Returns the end point for sockets: an <see cref="IPEndPoint"/>, a <see cref="DnsEndPoint"/> for a name, a
+    /// <see cref="UnixDomainSocketEndPoint"/>, or an <see cref="InheritedSocket"/>. <c>*</c> is the IPv6 wildcard, which
+    /// also accepts IPv4, or the IPv4 one on systems without IPv6. An IPv4-mapped IPv6 address is converted to IPv4. A
+    /// service is looked up in a file that is read once.
+    /// </summary>
+    /// <exception cref="FormatException">The service does not exist, or this process has not exactly one such
+    /// socket.</exception>
     /// <exception cref="NotSupportedException">The scheme is <c>memory://</c>.</exception>
     public EndPoint ToEndPoint()
     {
         if (Scheme == Unix) return new UnixDomainSocketEndPoint(Host[0] == '@' ? "\0" + Host[1..] : Host);
+        if (Scheme is Systemd or Descriptor)
+        {
+            List<InheritedSocket> sockets = FindInherited(out string? mistake);
+            return sockets.Count == 1 ? sockets[0] : throw new FormatException(
+                $"{this}: {mistake ?? $"this names {sockets.Count} sockets: give it to the options of a server"}.");
+        }
+
         if (Scheme is not (Tcp or Tls))
             throw new NotSupportedException(
                 $"{this}: names of this kind belong to one engine; give the address to options with that engine.");
@@ -390,7 +447,7 @@ public sealed class NetworkAddress : IEquatable<NetworkAddress>
     /// <summary>Returns the text that parses to this address.</summary>
     public override string ToString() => Scheme switch
     {
-        Unix => $"unix:{Host}",
+        Unix or Systemd or Descriptor => $"{Scheme}:{Host}",
         Memory => $"memory://{Host}",
         _ => string.Create(CultureInfo.InvariantCulture,
             $"{Scheme}://{(Host.Contains(':', StringComparison.Ordinal) ? $"[{Host}]" : Host)}:"

@@ -26,6 +26,7 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
     private const int EndTries = 200;
     private const int EndTryMs = 10;
     private const int OpenAgainMs = 10;
+    private const int AcceptsPerTurn = 64; // of a shared listener
 
     private readonly Func<Ring> _open;
     private readonly SocketCalls _sockets;
@@ -278,7 +279,7 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
                 break;
             case Listener listener:
                 slot.Fd = _sockets.Open(listener);
-                if (slot.Fd >= 0) MakeBlocking(slot.Fd);
+                if (slot.Fd >= 0) MakeBlocking(listener, slot.Fd);
                 Opened(listener, slot.Fd);
                 break;
             case ConnectAttempt connector:
@@ -295,6 +296,12 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
     /// Makes the socket blocking: for a non-blocking descriptor io_uring returns EAGAIN instead of waiting.
     /// </summary>
     private void MakeBlocking(int fd) => _ = _sockets.SetWaits(fd, true);
+
+    /// <summary>The same for a listener, unless another process, which must not block, shares its socket.</summary>
+    private void MakeBlocking(Listener listener, int fd)
+    {
+        if (!listener.IsShared) MakeBlocking(fd);
+    }
 
     /// <summary>Called before an operation is pushed that waits in the kernel.</summary>
     private void MakeWaiting(ref UringSlot slot)
@@ -334,7 +341,8 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
         if (_slots[slot].IsDetaching) return;
         if (resident is Listener listener)
         {
-            if (_slots[slot].IsWanted) StartReceive(listener);
+            if (_slots[slot].IsWanted && listener.IsShared) AcceptShared(listener, slot);
+            if (NeedsReceive(slot)) StartReceive(listener);
             return;
         }
 
@@ -551,6 +559,12 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
     /// </summary>
     private void StartAccept(Listener listener)
     {
+        if (listener.IsShared)
+        {
+            PushPoll(listener, EpollAbi.EPOLLIN);
+            return;
+        }
+
         bool goesOn = HasRoomForBacklog(listener);
         SubmissionEntry entry = default;
         entry.Opcode = UringAbi.IORING_OP_ACCEPT;
@@ -584,6 +598,29 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
     }
 
     /// <summary>
+    /// Accepts from a socket that another process shares, by direct calls: an accept of the ring would return at once
+    /// on this non-blocking descriptor, and the other process may have taken the connection that a poll reported.
+    /// </summary>
+    private void AcceptShared(Listener listener, int slot)
+    {
+        for (int i = 0; i < AcceptsPerTurn && listener.Slot == slot && _slots[slot].IsWanted; i++)
+        {
+            int accepted = _sockets.Accept(_slots[slot].Fd, null, null, SocketAbi.SOCK_CLOEXEC);
+            if (accepted == -Errno.EAGAIN) return;
+            if (accepted >= 0)
+            {
+                _newest = accepted;
+                Hand(listener, accepted);
+            }
+            else if (accepted is not (-Errno.EINTR or -Errno.ECONNABORTED))
+            {
+                AcceptFailed(listener, slot, -accepted);
+                return;
+            }
+        }
+    }
+
+    /// <summary>
     /// Accepts a waiting connection as a blocking socket. Returns a negated error number otherwise; EAGAIN if there is
     /// none.
     /// </summary>
@@ -595,11 +632,11 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
         return fd;
     }
 
-    private ShedResult Shed(int listener)
+    private ShedResult Shed(Listener listener, int fd)
     {
-        _ = _sockets.SetWaits(listener, false);
-        ShedResult result = _sockets.Shed(listener, ref _reserveFd);
-        MakeBlocking(listener);
+        _ = _sockets.SetWaits(fd, false);
+        ShedResult result = _sockets.Shed(fd, ref _reserveFd);
+        MakeBlocking(listener, fd);
         return result;
     }
 
@@ -638,10 +675,10 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
             case Errno.ECANCELED or Errno.EINTR or Errno.ECONNABORTED:
                 return;
             case Errno.EAGAIN:
-                MakeBlocking(_slots[slot].Fd);
+                MakeBlocking(listener, _slots[slot].Fd);
                 return;
             case Errno.EMFILE or Errno.ENFILE:
-                ShedResult shed = Shed(_slots[slot].Fd);
+                ShedResult shed = Shed(listener, _slots[slot].Fd);
                 // The kernel takes a descriptor before it looks for a connection: without a waiting connection nothing
                 // is wrong yet.
                 if (shed == ShedResult.NobodyWaits) PushPoll(listener, EpollAbi.EPOLLIN);
