@@ -7,8 +7,7 @@ using Microsoft.CodeAnalysis.Operations;
 namespace Whimbrel.Analyzers;
 
 /// <summary>
-/// WHIM0011: a lambda that uses the request or response of a handler is given to <c>Task.Run</c>,
-/// <c>TaskFactory.StartNew</c>, <c>ThreadPool.QueueUserWorkItem</c> or a new <c>Thread</c>, and nothing awaits it.
+/// WHIM0011: a task or thread that nothing awaits uses the request or response of a handler.
 /// </summary>
 [DiagnosticAnalyzer(LanguageNames.CSharp)]
 public sealed class LateResponseAnalyzer : DiagnosticAnalyzer

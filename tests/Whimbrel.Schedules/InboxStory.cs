@@ -117,7 +117,8 @@ internal sealed class InboxStory
     private bool AtRest()
     {
         if (_engine.Violation is { } violation) throw violation;
-        if (_isEnding) throw new ScheduleException($"the stop does not end: {_engine.Describe()}, {_session.Ends} ends");
+        if (_isEnding)
+            throw new ScheduleException($"the stop does not end: {_engine.Describe()}, {_session.Ends} ends");
         CheckArrived();
         _isEnding = true;
         if (_stopping is null) Stop();

@@ -1,3 +1,4 @@
+using System.Text.RegularExpressions;
 using Microsoft.CodeAnalysis.CSharp.Syntax;
 using Whimbrel.Connections;
 using Whimbrel.Tidy.Rules;
@@ -5,7 +6,7 @@ using Whimbrel.Tidy.Rules;
 namespace Whimbrel.Tidy;
 
 // The rules about documents. A test after each rule proves that the rule can fail.
-public class DocumentTests
+public partial class DocumentTests
 {
     private const string CoveragePath = "docs/coverage.md";
     private const string DefectsPath = "docs/defects.md";
@@ -30,6 +31,43 @@ public class DocumentTests
         Assert.Equal(
             states.Select(from => $"{from} -> {string.Join(", ", states.Where(to => Life.IsLegal(from, to)))}"), rows);
     }
+
+    [Fact]
+    public void The_tables_of_causes_and_notices_in_the_guide_are_those_of_the_code()
+    {
+        string[][] rows = [.. Repository.Read("docs/guide/close-reasons.md").Split('\n')
+            .Where(static line => line.StartsWith("| `", StringComparison.Ordinal))
+            .Select(static line => line.Split('|', StringSplitOptions.TrimEntries))];
+        var causes = Enum.GetValues<CloseCause>().Where(static cause => cause != CloseCause.None)
+            .Select(static cause => new CloseReason(cause)).ToDictionary(static reason => $"`{reason.Cause}`");
+        // The initiator of an end by TLS depends on the kind of the failure.
+        Assert.Equal(
+            causes.Values.Select(static reason => $"{reason.Cause} by "
+                + $"{(reason.TlsFailure == TlsFailure.None ? reason.Initiator.ToString() : "by kind")}, "
+                + $"{reason.Error.Category}, {(reason.IsGraceful ? "yes" : "no")}: {reason}").Order(),
+            rows.Where(row => row.Length > 7 && causes.ContainsKey(row[1]))
+                .Select(static row => $"{row[1].Trim('`')} by {row[2]}, {row[3]}, {row[4]}: {row[5]}").Order());
+        Assert.Equal(
+            Enum.GetValues<DiagnosticEventKind>().Select(static kind => $"{kind} {(int)kind + 1}"),
+            rows.Where(static row => row.Length == 6 && Enum.TryParse<DiagnosticEventKind>(row[1].Trim('`'), out _))
+                .Select(static row => $"{row[1].Trim('`')} {row[2]}"));
+    }
+
+    [Fact]
+    public void Every_instrument_of_the_meters_is_in_the_guide()
+    {
+        string page = Repository.Read("docs/guide/metrics.md");
+        string[] names = [.. Repository.Sources("src/").SelectMany(static file => Instrument().Matches(file.Text))
+            .Select(static match => match.Groups[1].Value).Distinct()];
+        Assert.True(names.Length >= 25, $"only {names.Length} instruments were found: the pattern has become stale");
+        // A row with several names abbreviates those after the first: `.empty_turns`.
+        string[] missing = [.. names.Where(name => !page.Contains($"`{name}`", StringComparison.Ordinal)
+            && !page.Contains($"`{name[name.LastIndexOf('.')..]}`", StringComparison.Ordinal))];
+        Assert.Empty(missing);
+    }
+
+    [GeneratedRegex(@"Create(?:Observable)?(?:Counter|UpDownCounter|Histogram|Gauge)(?:<\w+>)?\(\s*""([^""]+)""")]
+    private static partial Regex Instrument();
 
     [Fact]
     public void Links_between_documents_resolve() => Judge.None(Repository.PathsEnding(".md").SelectMany(p =>

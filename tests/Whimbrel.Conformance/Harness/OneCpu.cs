@@ -12,7 +12,12 @@ internal sealed unsafe class OneCpu : IDisposable
 
     internal OneCpu()
     {
-        fixed (ulong* mask = _before) SchedGetAffinity(0, Words * sizeof(ulong), mask);
+        fixed (ulong* mask = _before)
+        {
+            if (SchedGetAffinity(0, Words * sizeof(ulong), mask) < 0)
+                throw new InvalidOperationException("sched_getaffinity failed.");
+        }
+
         int cpu = Array.FindIndex(_before, static w => w != 0) is var word and >= 0
             ? word * 64 + System.Numerics.BitOperations.TrailingZeroCount(_before[word])
             : 0;

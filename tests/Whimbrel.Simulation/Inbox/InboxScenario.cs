@@ -376,7 +376,8 @@ internal sealed class InboxScenario
                 Check(sent.IsCompletedSuccessfully || !isEnd, "a SentAsync has not ended");
                 if (isEnd || place.IsReset || sent is not { IsCompletedSuccessfully: true, Result: true }) continue;
                 int came = place.Got.Count + place.Peer!.Available;
-                Check(came >= bytes, $"SentAsync says that {bytes} bytes were sent, and {came} have arrived (TLS: {place.IsTls}, groups: {_usesGroup}, "
+                Check(came >= bytes, $"SentAsync says that {bytes} bytes were sent, and {came} have arrived (TLS: "
+                    + $"{place.IsTls}, groups: {_usesGroup}, "
                     + $"shut: {place.IsShut}, closed: {place.IsClosed}, the end: {place.Reason})");
             }
         }

@@ -598,8 +598,8 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
     }
 
     /// <summary>
-    /// Accepts from a socket that another process shares, by direct calls: an accept of the ring would return at once
-    /// on this non-blocking descriptor, and the other process may have taken the connection that a poll reported.
+    /// Accepts from a socket that another process shares, by direct calls. An accept of the ring would return at once
+    /// on this non-blocking descriptor. The other process may have taken the connection that a poll reported.
     /// </summary>
     private void AcceptShared(Listener listener, int slot)
     {
