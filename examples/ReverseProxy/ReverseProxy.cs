@@ -3,8 +3,7 @@ using Whimbrel.Http;
 
 namespace Whimbrel.Examples;
 
-/// <summary>Forwards all requests to another server. Bodies stream in both directions: a slow receiver slows the
-/// sender, and no body is stored as a whole.</summary>
+/// <summary>Forwards all requests to another server. Bodies stream in both directions and are never stored.</summary>
 internal static class ReverseProxy
 {
     internal static HttpClientOptions Habits { get; } = new() { Decompress = false, RedirectLimit = 0 };
@@ -12,10 +11,8 @@ internal static class ReverseProxy
     internal static HttpServer Create(string address, Uri target, HttpPool pool)
     {
         HttpServer server = new(address, new HttpOptions { BodyLimitBytes = long.MaxValue });
-        foreach (HttpVerb verb in (HttpVerb[])[HttpVerb.Get, HttpVerb.Post, HttpVerb.Put, HttpVerb.Patch,
-            HttpVerb.Delete, HttpVerb.Options])
-            server.Map(verb, "/{*path}",
-                (request, response, stop) => ForwardAsync(request, response, target, pool, stop));
+        foreach (string verb in (string[])["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
+            server.Map(verb, "/{*path}", (ask, answer, stop) => ForwardAsync(ask, answer, target, pool, stop));
         return server;
     }
 
@@ -23,10 +20,10 @@ internal static class ReverseProxy
         CancellationToken stop)
     {
         // Unchanged: //other.test/ is a path here, and the target decides about dots and percent signs.
-        string url = $"{target.GetLeftPart(UriPartial.Authority)}{Encoding.ASCII.GetString(request.Path)}"
-            + $"{(request.Query.IsEmpty ? "" : $"?{request.Query}")}";
-        HttpClientRequest forward = new(Encoding.ASCII.GetString(request.Method),
-            new Uri(url, new UriCreationOptions { DangerousDisablePathAndQueryCanonicalization = true }));
+        string query = request.Query.IsEmpty ? "" : $"?{request.Query}";
+        string url = $"{target.GetLeftPart(UriPartial.Authority)}{Encoding.ASCII.GetString(request.Path)}{query}";
+        UriCreationOptions unchanged = new() { DangerousDisablePathAndQueryCanonicalization = true };
+        HttpClientRequest forward = new(Encoding.ASCII.GetString(request.Method), new Uri(url, in unchanged));
         forward.AddFieldsOf(request);
         forward.Add("X-Forwarded-Host", Encoding.ASCII.GetString(request.Authority));
         Stream body = request.Body;

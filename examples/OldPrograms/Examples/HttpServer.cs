@@ -28,8 +28,7 @@ internal static class HttpServer
 
     private class StoreServer : NetCoreServer.HttpServer
     {
-        public StoreServer(/*tls: SslContext context, */IPAddress address, int port)
-            : base(/*tls: context, */address, port) { }
+        public StoreServer(/*tls: SslContext context, */IPAddress address, int port) : base(/*tls: context, */address, port) { }
 
         protected override TcpSession CreateSession() { return new StoreSession(this); }
 
@@ -53,8 +52,7 @@ internal static class HttpServer
                     SendResponseAsync(Response.MakeHeadResponse());
                     break;
                 case "GET" when string.IsNullOrEmpty(key):
-                    SendResponseAsync(Response.MakeGetResponse(string.Join('\n', _store.OrderBy(p => p.Key)
-                        .Select(p => $"{p.Key}={p.Value}")), "application/text; charset=UTF-8"));
+                    SendResponseAsync(Response.MakeGetResponse(string.Join('\n', _store.OrderBy(p => p.Key).Select(p => $"{p.Key}={p.Value}")), "application/text; charset=UTF-8"));
                     break;
                 case "GET" when _store.TryGetValue(key, out string value):
                     SendResponseAsync(Response.MakeGetResponse(value));
@@ -69,8 +67,7 @@ internal static class HttpServer
                     break;
                 case "GET":
                 case "DELETE":
-                    SendResponseAsync(Response.MakeErrorResponse(404,
-                        "Required cache value was not found for the key: " + key));
+                    SendResponseAsync(Response.MakeErrorResponse(404, "Required cache value was not found for the key: " + key));
                     break;
                 case "OPTIONS":
                     SendResponseAsync(Response.MakeOptionsResponse());

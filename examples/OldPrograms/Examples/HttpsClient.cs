@@ -16,8 +16,7 @@ internal static class HttpsClient
         Console.WriteLine($"Server address: {address}");
         Console.WriteLine($"Server port: {port}");
         Console.WriteLine();
-        var ip = Dns.GetHostAddresses(address)
-            .First(a => a.AddressFamily == System.Net.Sockets.AddressFamily.InterNetwork);
+        var ip = Dns.GetHostAddresses(address).First(a => a.AddressFamily == System.Net.Sockets.AddressFamily.InterNetwork);
         var client = new HttpsClientEx(Certificates.OfClient(), ip, port);
         Console.WriteLine("Press Enter to stop the client or '!' to reconnect the client...");
         while (true)

@@ -18,8 +18,7 @@ internal static class SslChatClient
         Console.WriteLine($"SSL server port: {port}");
         Console.WriteLine();
         var client = new ChatClient(Certificates.OfClient(), address, port);
-        Lines.Read(() => client.DisconnectAsync(), line => client.SendAsync(line), () => client.ConnectAsync(),
-            client.DisconnectAndStop);
+        Lines.Read(() => client.DisconnectAsync(), line => client.SendAsync(line), () => client.ConnectAsync(), client.DisconnectAndStop);
     }
 
     private class ChatClient : SslClient

@@ -24,8 +24,7 @@ internal static class TcpChatClient
         var client = new ChatClient(address, port); // plain
         // tls: var client = new ChatClient(Certificates.OfClient(), address, port);
         // uds: var client = new ChatClient(path);
-        Lines.Read(() => client.DisconnectAsync(), line => client.SendAsync(line), () => client.ConnectAsync(),
-            client.DisconnectAndStop);
+        Lines.Read(() => client.DisconnectAsync(), line => client.SendAsync(line), () => client.ConnectAsync(), client.DisconnectAndStop);
     }
 
     private class ChatClient : TcpClient

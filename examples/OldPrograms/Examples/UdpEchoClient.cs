@@ -19,8 +19,7 @@ internal static class UdpEchoClient
         Console.WriteLine($"UDP server port: {port}");
         Console.WriteLine();
         var client = new EchoClient(address, port);
-        Lines.Read(() => client.Disconnect(), line => client.Send(line), () => client.Connect(),
-            client.DisconnectAndStop);
+        Lines.Read(() => client.Disconnect(), line => client.Send(line), () => client.Connect(), client.DisconnectAndStop);
     }
 
     private class EchoClient : UdpClient

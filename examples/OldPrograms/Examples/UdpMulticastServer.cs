@@ -17,8 +17,7 @@ internal static class UdpMulticastServer
         Console.WriteLine($"UDP multicast port: {port}");
         Console.WriteLine();
         var server = new MulticastServer(IPAddress.Any, 0);
-        Keyboard.Serve(() => server.Start(address, port), server.Restart, server.Stop,
-            line => server.Multicast("(admin) " + line));
+        Keyboard.Serve(() => server.Start(address, port), server.Restart, server.Stop, line => server.Multicast("(admin) " + line));
     }
 
     private class MulticastServer : UdpServer

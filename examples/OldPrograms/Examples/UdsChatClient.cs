@@ -17,8 +17,7 @@ internal static class UdsChatClient
         Console.WriteLine($"UDS server path: {path}");
         Console.WriteLine();
         var client = new ChatClient(path);
-        Lines.Read(() => client.DisconnectAsync(), line => client.SendAsync(line), () => client.ConnectAsync(),
-            client.DisconnectAndStop);
+        Lines.Read(() => client.DisconnectAsync(), line => client.SendAsync(line), () => client.ConnectAsync(), client.DisconnectAndStop);
     }
 
     private class ChatClient : UdsClient

@@ -19,16 +19,14 @@ internal static class WsChatClient
         Console.WriteLine($"WebSocket server port: {port}");
         Console.WriteLine();
         var client = new ChatClient(/*tls: Certificates.OfClient(), */address, port);
-        Lines.Read(() => client.DisconnectAsync(), line => client.SendTextAsync(line), () => client.ConnectAsync(),
-            client.DisconnectAndStop);
+        Lines.Read(() => client.DisconnectAsync(), line => client.SendTextAsync(line), () => client.ConnectAsync(), client.DisconnectAndStop);
     }
 
     private class ChatClient : WsClient
     {
         private bool _stop;
 
-        public ChatClient(/*tls: SslContext context, */string address, int port)
-            : base(/*tls: context, */address, port) { }
+        public ChatClient(/*tls: SslContext context, */string address, int port) : base(/*tls: context, */address, port) { }
 
         public void DisconnectAndStop()
         {

@@ -24,8 +24,7 @@ internal static class WsChatServer
 
     private class ChatServer : WsServer
     {
-        public ChatServer(/*tls: SslContext context, */IPAddress address, int port)
-            : base(/*tls: context, */address, port) { }
+        public ChatServer(/*tls: SslContext context, */IPAddress address, int port) : base(/*tls: context, */address, port) { }
 
         protected override TcpSession CreateSession() { return new ChatSession(this); }
 

@@ -19,8 +19,7 @@ internal static class WssChatClient
         Console.WriteLine($"WebSocket server port: {port}");
         Console.WriteLine();
         var client = new ChatClient(Certificates.OfClient(), address, port);
-        Lines.Read(() => client.DisconnectAsync(), line => client.SendTextAsync(line), () => client.ConnectAsync(),
-            client.DisconnectAndStop);
+        Lines.Read(() => client.DisconnectAsync(), line => client.SendTextAsync(line), () => client.ConnectAsync(), client.DisconnectAndStop);
     }
 
     private class ChatClient : WssClient

@@ -26,8 +26,7 @@ internal sealed class Benchmark
     private long _begin;
     private long _end;
 
-    public Benchmark(string[] args, int port, int messages, int size, string address = "127.0.0.1",
-        bool hasThreads = false, string path = null)
+    public Benchmark(string[] args, int port, int messages, int size, string address = "127.0.0.1", bool hasThreads = false, string path = null)
     {
         var options = new Options(args);
         if (path == null)
@@ -60,8 +59,7 @@ internal sealed class Benchmark
         Volatile.Write(ref _end, Environment.TickCount64);
     }
 
-    public void Run<T>(List<T> clients, Action<T> connect, Func<T, bool> isReady, Action<T> disconnect,
-        Func<T, bool> isConnected)
+    public void Run<T>(List<T> clients, Action<T> connect, Func<T, bool> isReady, Action<T> disconnect, Func<T, bool> isConnected)
     {
         _begin = Environment.TickCount64;
         Console.Write("Clients connecting...");
@@ -107,8 +105,7 @@ internal sealed class Benchmark
         // The old programs did not print this, and a stalled client was hidden by the others.
         Console.WriteLine($"Fewest bytes of a client: {fewest}");
         if (stalled) Console.WriteLine("Stalled: no bytes came in the last second");
-        else if (silent > 0)
-            Console.WriteLine($"Silent: {silent} of {clients.Count} clients got nothing in the last second");
+        else if (silent > 0) Console.WriteLine($"Silent: {silent} of {clients.Count} clients got nothing in the last second");
     }
 
     // The old programs waited forever for a server that was not running.
@@ -121,8 +118,7 @@ internal sealed class Benchmark
             {
                 if (Environment.TickCount64 > limit)
                 {
-                    Console.WriteLine($"Not connected within {_wait} seconds: {clients.Count(c => !isReady(c))} of "
-                        + $"{clients.Count} clients");
+                    Console.WriteLine($"Not connected within {_wait} seconds: {clients.Count(c => !isReady(c))} of {clients.Count} clients");
                     return false;
                 }
 

@@ -18,9 +18,7 @@ internal static class Certificates
     public static SslContext OfClient()
     {
         var ca = X509CertificateLoader.LoadCertificateFromFile("ca.pem");
-        return new SslContext(SslProtocols.Tls13,
-            (_, certificate, _, errors) => (errors & ~(SslPolicyErrors.RemoteCertificateChainErrors
-                | SslPolicyErrors.RemoteCertificateNameMismatch)) == 0 && IsOf(ca, certificate));
+        return new SslContext(SslProtocols.Tls13, (_, certificate, _, errors) => (errors & ~(SslPolicyErrors.RemoteCertificateChainErrors | SslPolicyErrors.RemoteCertificateNameMismatch)) == 0 && IsOf(ca, certificate));
     }
 
     private static bool IsOf(X509Certificate2 ca, X509Certificate certificate)

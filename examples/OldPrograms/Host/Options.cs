@@ -28,9 +28,7 @@ internal sealed class Options
     // Seconds are -z: -s is the size.
     public int Number(string name, int usual)
     {
-        string value = name == "seconds"
-            ? (_values.TryGetValue("seconds", out string s) || _values.TryGetValue("z", out s) ? s : null)
-            : Text(name, null);
+        string value = name == "seconds" ? (_values.TryGetValue("seconds", out string s) || _values.TryGetValue("z", out s) ? s : null) : Text(name, null);
         return value == null ? usual : int.Parse(value, CultureInfo.InvariantCulture);
     }
 }

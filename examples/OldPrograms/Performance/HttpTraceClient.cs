@@ -15,16 +15,13 @@ internal static class HttpTraceClient
     {
         _benchmark = new Benchmark(args, 8080, 1, 32);
         var clients = new List<TraceClient>();
-        for (int i = 0; i < _benchmark.Clients; i++)
-            clients.Add(new TraceClient(/*tls: Certificates.OfClient(), */_benchmark.Address, _benchmark.Port));
-        _benchmark.Run(clients, c => c.ConnectAsync(), c => c.IsConnected/*tls:  && c.IsHandshaked*/,
-            c => c.DisconnectAsync(), c => c.IsConnected);
+        for (int i = 0; i < _benchmark.Clients; i++) clients.Add(new TraceClient(/*tls: Certificates.OfClient(), */_benchmark.Address, _benchmark.Port));
+        _benchmark.Run(clients, c => c.ConnectAsync(), c => c.IsConnected/*tls:  && c.IsHandshaked*/, c => c.DisconnectAsync(), c => c.IsConnected);
     }
 
     private class TraceClient : HttpClient
     {
-        public TraceClient(/*tls: SslContext context, */string address, int port)
-            : base(/*tls: context, */address, port)
+        public TraceClient(/*tls: SslContext context, */string address, int port) : base(/*tls: context, */address, port)
         {
             Request.SetBegin("TRACE", "/");
             Request.SetBody();

@@ -20,8 +20,7 @@ internal static class HttpTraceServer
 
     private class TraceServer : HttpServer
     {
-        public TraceServer(/*tls: SslContext context, */IPAddress address, int port)
-            : base(/*tls: context, */address, port) { }
+        public TraceServer(/*tls: SslContext context, */IPAddress address, int port) : base(/*tls: context, */address, port) { }
 
         protected override TcpSession CreateSession() { return new TraceSession(this); }
 

@@ -15,10 +15,8 @@ internal static class HttpsTraceClient
     {
         _benchmark = new Benchmark(args, 8080, 1, 32);
         var clients = new List<TraceClient>();
-        for (int i = 0; i < _benchmark.Clients; i++)
-            clients.Add(new TraceClient(Certificates.OfClient(), _benchmark.Address, _benchmark.Port));
-        _benchmark.Run(clients, c => c.ConnectAsync(), c => c.IsConnected && c.IsHandshaked, c => c.DisconnectAsync(),
-            c => c.IsConnected);
+        for (int i = 0; i < _benchmark.Clients; i++) clients.Add(new TraceClient(Certificates.OfClient(), _benchmark.Address, _benchmark.Port));
+        _benchmark.Run(clients, c => c.ConnectAsync(), c => c.IsConnected && c.IsHandshaked, c => c.DisconnectAsync(), c => c.IsConnected);
     }
 
     private class TraceClient : HttpsClient

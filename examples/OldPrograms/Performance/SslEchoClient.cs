@@ -18,10 +18,8 @@ internal static class SslEchoClient
         _message = new byte[_benchmark.Size];
         var clients = new List<EchoClient>();
         var context = Certificates.OfClient();
-        for (int i = 0; i < _benchmark.Clients; i++)
-            clients.Add(new EchoClient(context, _benchmark.Address, _benchmark.Port) { OptionNoDelay = true });
-        _benchmark.Run(clients, c => c.ConnectAsync(), c => c.IsHandshaked, c => c.DisconnectAsync(),
-            c => c.IsConnected);
+        for (int i = 0; i < _benchmark.Clients; i++) clients.Add(new EchoClient(context, _benchmark.Address, _benchmark.Port) { OptionNoDelay = true });
+        _benchmark.Run(clients, c => c.ConnectAsync(), c => c.IsHandshaked, c => c.DisconnectAsync(), c => c.IsConnected);
     }
 
     private class EchoClient : SslClient

@@ -14,11 +14,7 @@ internal static class SslEchoServer
         int port = new Options(args).Number("port", 2222);
         Console.WriteLine($"Server port: {port}");
         Console.WriteLine();
-        var server = new EchoServer(Certificates.OfServer(), IPAddress.Any, port)
-        {
-            OptionNoDelay = true,
-            OptionReuseAddress = true
-        };
+        var server = new EchoServer(Certificates.OfServer(), IPAddress.Any, port) { OptionNoDelay = true, OptionReuseAddress = true };
         Keyboard.Serve(server.Start, server.Restart, server.Stop);
     }
 

@@ -16,10 +16,8 @@ internal static class SslMulticastClient
         _benchmark = new Benchmark(args, 2222, 0, 32);
         var clients = new List<MulticastClient>();
         var context = Certificates.OfClient();
-        for (int i = 0; i < _benchmark.Clients; i++)
-            clients.Add(new MulticastClient(context, _benchmark.Address, _benchmark.Port));
-        _benchmark.Run(clients, c => c.ConnectAsync(), c => c.IsHandshaked, c => c.DisconnectAsync(),
-            c => c.IsConnected);
+        for (int i = 0; i < _benchmark.Clients; i++) clients.Add(new MulticastClient(context, _benchmark.Address, _benchmark.Port));
+        _benchmark.Run(clients, c => c.ConnectAsync(), c => c.IsHandshaked, c => c.DisconnectAsync(), c => c.IsConnected);
     }
 
     private class MulticastClient : SslClient

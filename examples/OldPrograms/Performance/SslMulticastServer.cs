@@ -18,11 +18,7 @@ internal static class SslMulticastServer
         Console.WriteLine($"Messages rate: {rate}");
         Console.WriteLine($"Message size: {size}");
         Console.WriteLine();
-        var server = new MulticastServer(Certificates.OfServer(), IPAddress.Any, port)
-        {
-            OptionNoDelay = true,
-            OptionReuseAddress = true
-        };
+        var server = new MulticastServer(Certificates.OfServer(), IPAddress.Any, port) { OptionNoDelay = true, OptionReuseAddress = true };
         byte[] message = new byte[size];
         var ticker = new Ticker(rate, () => server.Multicast(message, 0, message.Length));
         Keyboard.Serve(() => server.Start() && ticker.Start(), server.Restart, () => ticker.Stop() && server.Stop());

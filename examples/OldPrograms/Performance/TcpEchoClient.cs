@@ -21,14 +21,10 @@ internal static class TcpEchoClient
         _message = new byte[_benchmark.Size];
         var clients = new List<EchoClient>();
         // tls: var context = Certificates.OfClient();
-        // plain
-        for (int i = 0; i < _benchmark.Clients; i++)
-            clients.Add(new EchoClient(_benchmark.Address, _benchmark.Port) { OptionNoDelay = true });
+        for (int i = 0; i < _benchmark.Clients; i++) clients.Add(new EchoClient(_benchmark.Address, _benchmark.Port) { OptionNoDelay = true }); // plain
         // tls: for (int i = 0; i < _benchmark.Clients; i++) clients.Add(new EchoClient(context, _benchmark.Address, _benchmark.Port) { OptionNoDelay = true });
         // uds: for (int i = 0; i < _benchmark.Clients; i++) clients.Add(new EchoClient(_benchmark.Path));
-        // tcp
-        _benchmark.Run(clients, c => c.ConnectAsync(), c => c.IsConnected, c => c.DisconnectAsync(),
-            c => c.IsConnected);
+        _benchmark.Run(clients, c => c.ConnectAsync(), c => c.IsConnected, c => c.DisconnectAsync(), c => c.IsConnected); // tcp
         // tls: _benchmark.Run(clients, c => c.ConnectAsync(), c => c.IsHandshaked, c => c.DisconnectAsync(), c => c.IsConnected);
     }
 

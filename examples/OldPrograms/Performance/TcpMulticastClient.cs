@@ -19,14 +19,10 @@ internal static class TcpMulticastClient
         // uds: _benchmark = new Benchmark(args, 0, 0, 32, path: Path.Combine(Path.GetTempPath(), "multicast.sock"));
         var clients = new List<MulticastClient>();
         // tls: var context = Certificates.OfClient();
-        // plain
-        for (int i = 0; i < _benchmark.Clients; i++)
-            clients.Add(new MulticastClient(_benchmark.Address, _benchmark.Port));
+        for (int i = 0; i < _benchmark.Clients; i++) clients.Add(new MulticastClient(_benchmark.Address, _benchmark.Port)); // plain
         // tls: for (int i = 0; i < _benchmark.Clients; i++) clients.Add(new MulticastClient(context, _benchmark.Address, _benchmark.Port));
         // uds: for (int i = 0; i < _benchmark.Clients; i++) clients.Add(new MulticastClient(_benchmark.Path));
-        // tcp
-        _benchmark.Run(clients, c => c.ConnectAsync(), c => c.IsConnected, c => c.DisconnectAsync(),
-            c => c.IsConnected);
+        _benchmark.Run(clients, c => c.ConnectAsync(), c => c.IsConnected, c => c.DisconnectAsync(), c => c.IsConnected); // tcp
         // tls: _benchmark.Run(clients, c => c.ConnectAsync(), c => c.IsHandshaked, c => c.DisconnectAsync(), c => c.IsConnected);
     }
 

@@ -21,8 +21,7 @@ internal static class TcpMulticastServer
         Console.WriteLine($"Messages rate: {rate}");
         Console.WriteLine($"Message size: {size}");
         Console.WriteLine();
-        // plain
-        var server = new MulticastServer(IPAddress.Any, port) { OptionNoDelay = true, OptionReuseAddress = true };
+        var server = new MulticastServer(IPAddress.Any, port) { OptionNoDelay = true, OptionReuseAddress = true }; // plain
         // tls: var server = new MulticastServer(Certificates.OfServer(), IPAddress.Any, port) { OptionNoDelay = true, OptionReuseAddress = true };
         // uds: var server = new MulticastServer(path);
         byte[] message = new byte[size];

@@ -16,8 +16,7 @@ internal static class UdpMulticastClient
     {
         _benchmark = new Benchmark(args, 3333, 0, 32, "239.255.0.1");
         var clients = new List<MulticastClient>();
-        for (int i = 0; i < _benchmark.Clients; i++)
-            clients.Add(new MulticastClient("0.0.0.0", _benchmark.Address, _benchmark.Port));
+        for (int i = 0; i < _benchmark.Clients; i++) clients.Add(new MulticastClient("0.0.0.0", _benchmark.Address, _benchmark.Port));
         _benchmark.Run(clients, c => c.Connect(), c => c.IsConnected, c => c.Disconnect(), c => c.IsConnected);
     }
 

@@ -13,8 +13,7 @@ internal static class UdpMulticastServer
     {
         var options = new Options(args);
         string address = options.Text("address", "239.255.0.1");
-        int port = options.Number("port", 3333), rate = options.Number("messages", 1_000_000),
-            size = options.Number("size", 32);
+        int port = options.Number("port", 3333), rate = options.Number("messages", 1_000_000), size = options.Number("size", 32);
         Console.WriteLine($"Multicast address: {address}");
         Console.WriteLine($"Multicast port: {port}");
         Console.WriteLine($"Messages rate: {rate}");
@@ -23,8 +22,7 @@ internal static class UdpMulticastServer
         var server = new MulticastServer(IPAddress.Any, 0) { OptionReuseAddress = true };
         byte[] message = new byte[size];
         var ticker = new Ticker(rate, () => server.Multicast(message, 0, message.Length));
-        Keyboard.Serve(() => server.Start(address, port) && ticker.Start(), server.Restart,
-            () => ticker.Stop() && server.Stop());
+        Keyboard.Serve(() => server.Start(address, port) && ticker.Start(), server.Restart, () => ticker.Stop() && server.Stop());
     }
 
     private class MulticastServer : UdpServer

@@ -19,8 +19,7 @@ internal static class UdsEchoClient
         _message = new byte[_benchmark.Size];
         var clients = new List<EchoClient>();
         for (int i = 0; i < _benchmark.Clients; i++) clients.Add(new EchoClient(_benchmark.Path));
-        _benchmark.Run(clients, c => c.ConnectAsync(), c => c.IsConnected, c => c.DisconnectAsync(),
-            c => c.IsConnected);
+        _benchmark.Run(clients, c => c.ConnectAsync(), c => c.IsConnected, c => c.DisconnectAsync(), c => c.IsConnected);
     }
 
     private class EchoClient : UdsClient

@@ -17,8 +17,7 @@ internal static class UdsMulticastClient
         _benchmark = new Benchmark(args, 0, 0, 32, path: Path.Combine(Path.GetTempPath(), "multicast.sock"));
         var clients = new List<MulticastClient>();
         for (int i = 0; i < _benchmark.Clients; i++) clients.Add(new MulticastClient(_benchmark.Path));
-        _benchmark.Run(clients, c => c.ConnectAsync(), c => c.IsConnected, c => c.DisconnectAsync(),
-            c => c.IsConnected);
+        _benchmark.Run(clients, c => c.ConnectAsync(), c => c.IsConnected, c => c.DisconnectAsync(), c => c.IsConnected);
     }
 
     private class MulticastClient : UdsClient

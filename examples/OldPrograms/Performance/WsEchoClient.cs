@@ -18,11 +18,7 @@ internal static class WsEchoClient
         _benchmark = new Benchmark(args, 8080, 1000, 32);
         _message = new byte[_benchmark.Size];
         var clients = new List<EchoClient>();
-        for (int i = 0; i < _benchmark.Clients; i++)
-            clients.Add(new EchoClient(/*tls: Certificates.OfClient(), */_benchmark.Address, _benchmark.Port)
-            {
-                OptionNoDelay = true
-            });
+        for (int i = 0; i < _benchmark.Clients; i++) clients.Add(new EchoClient(/*tls: Certificates.OfClient(), */_benchmark.Address, _benchmark.Port) { OptionNoDelay = true });
         _benchmark.Run(clients, c => c.ConnectAsync(), c => c.Upgraded, c => c.CloseAsync(1000), c => c.IsConnected);
     }
 
@@ -31,8 +27,7 @@ internal static class WsEchoClient
         private long _sent;
         private long _received;
 
-        public EchoClient(/*tls: SslContext context, */string address, int port)
-            : base(/*tls: context, */address, port) { }
+        public EchoClient(/*tls: SslContext context, */string address, int port) : base(/*tls: context, */address, port) { }
 
         public volatile bool Upgraded;
 

@@ -14,18 +14,13 @@ internal static class WsEchoServer
         int port = new Options(args).Number("port", 8080);
         Console.WriteLine($"Server port: {port}");
         Console.WriteLine();
-        var server = new EchoServer(/*tls: Certificates.OfServer(), */IPAddress.Any, port)
-        {
-            OptionNoDelay = true,
-            OptionReuseAddress = true
-        };
+        var server = new EchoServer(/*tls: Certificates.OfServer(), */IPAddress.Any, port) { OptionNoDelay = true, OptionReuseAddress = true };
         Keyboard.Serve(server.Start, server.Restart, server.Stop);
     }
 
     private class EchoServer : WsServer
     {
-        public EchoServer(/*tls: SslContext context, */IPAddress address, int port)
-            : base(/*tls: context, */address, port) { }
+        public EchoServer(/*tls: SslContext context, */IPAddress address, int port) : base(/*tls: context, */address, port) { }
 
         protected override TcpSession CreateSession() { return new EchoSession(this); }
 

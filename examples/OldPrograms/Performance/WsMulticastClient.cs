@@ -16,8 +16,7 @@ internal static class WsMulticastClient
     {
         _benchmark = new Benchmark(args, 8080, 0, 32);
         var clients = new List<MulticastClient>();
-        for (int i = 0; i < _benchmark.Clients; i++)
-            clients.Add(new MulticastClient(/*tls: Certificates.OfClient(), */_benchmark.Address, _benchmark.Port));
+        for (int i = 0; i < _benchmark.Clients; i++) clients.Add(new MulticastClient(/*tls: Certificates.OfClient(), */_benchmark.Address, _benchmark.Port));
         _benchmark.Run(clients, c => c.ConnectAsync(), c => c.Upgraded, c => c.CloseAsync(1000), c => c.IsConnected);
     }
 
@@ -25,8 +24,7 @@ internal static class WsMulticastClient
     {
         public volatile bool Upgraded;
 
-        public MulticastClient(/*tls: SslContext context, */string address, int port)
-            : base(/*tls: context, */address, port) { }
+        public MulticastClient(/*tls: SslContext context, */string address, int port) : base(/*tls: context, */address, port) { }
 
         public override void OnWsConnecting(HttpRequest request)
         {

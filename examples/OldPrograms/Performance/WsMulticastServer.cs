@@ -12,14 +12,12 @@ internal static class WsMulticastServer
     private static void Main(string[] args)
     {
         var options = new Options(args);
-        int port = options.Number("port", 8080), rate = options.Number("messages", 1_000_000),
-            size = options.Number("size", 32);
+        int port = options.Number("port", 8080), rate = options.Number("messages", 1_000_000), size = options.Number("size", 32);
         Console.WriteLine($"Server port: {port}");
         Console.WriteLine($"Messages rate: {rate}");
         Console.WriteLine($"Message size: {size}");
         Console.WriteLine();
-        var server =
-            new MulticastServer(/*tls: Certificates.OfServer(), */IPAddress.Any, port) { OptionNoDelay = true };
+        var server = new MulticastServer(/*tls: Certificates.OfServer(), */IPAddress.Any, port) { OptionNoDelay = true };
         byte[] message = new byte[size];
         var ticker = new Ticker(rate, () => server.MulticastBinary(message, 0, message.Length));
         Keyboard.Serve(() => server.Start() && ticker.Start(), server.Restart, () => ticker.Stop() && server.Stop());
@@ -27,8 +25,7 @@ internal static class WsMulticastServer
 
     private class MulticastServer : WsServer
     {
-        public MulticastServer(/*tls: SslContext context, */IPAddress address, int port)
-            : base(/*tls: context, */address, port) { }
+        public MulticastServer(/*tls: SslContext context, */IPAddress address, int port) : base(/*tls: context, */address, port) { }
 
         protected override TcpSession CreateSession() { return new MulticastSession(this); }
 

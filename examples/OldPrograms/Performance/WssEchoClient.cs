@@ -18,9 +18,7 @@ internal static class WssEchoClient
         _benchmark = new Benchmark(args, 8080, 1000, 32);
         _message = new byte[_benchmark.Size];
         var clients = new List<EchoClient>();
-        for (int i = 0; i < _benchmark.Clients; i++)
-            clients.Add(
-                new EchoClient(Certificates.OfClient(), _benchmark.Address, _benchmark.Port) { OptionNoDelay = true });
+        for (int i = 0; i < _benchmark.Clients; i++) clients.Add(new EchoClient(Certificates.OfClient(), _benchmark.Address, _benchmark.Port) { OptionNoDelay = true });
         _benchmark.Run(clients, c => c.ConnectAsync(), c => c.Upgraded, c => c.CloseAsync(1000), c => c.IsConnected);
     }
 

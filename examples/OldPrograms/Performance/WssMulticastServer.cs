@@ -12,8 +12,7 @@ internal static class WssMulticastServer
     private static void Main(string[] args)
     {
         var options = new Options(args);
-        int port = options.Number("port", 8080), rate = options.Number("messages", 1_000_000),
-            size = options.Number("size", 32);
+        int port = options.Number("port", 8080), rate = options.Number("messages", 1_000_000), size = options.Number("size", 32);
         Console.WriteLine($"Server port: {port}");
         Console.WriteLine($"Messages rate: {rate}");
         Console.WriteLine($"Message size: {size}");

@@ -58,8 +58,7 @@ public struct Message
     public static Message Read(ReadOnlySpan<byte> bytes)
     {
         int start = Int(bytes, 4), type = Int(bytes, 12);
-        if (start != StructStart || type < Request || type > Disconnect)
-            throw new FormatException("No message of this protocol.");
+        if (start != StructStart || type < Request || type > Disconnect) throw new FormatException("No message of this protocol.");
         var message = new Message { Type = type };
         int at = FieldStart;
         if (message.HasId)
@@ -92,13 +91,11 @@ public struct Message
 
     private readonly bool HasId => Type != Notify;
 
-    private static int Int(ReadOnlySpan<byte> bytes, int at) =>
-        BinaryPrimitives.ReadInt32LittleEndian(Part(bytes, at, 4));
+    private static int Int(ReadOnlySpan<byte> bytes, int at) => BinaryPrimitives.ReadInt32LittleEndian(Part(bytes, at, 4));
 
     private static ReadOnlySpan<byte> Part(ReadOnlySpan<byte> bytes, int at, int size)
     {
-        if (at < 0 || size < 0 || size > bytes.Length - at)
-            throw new FormatException("A part of a message lies outside of it.");
+        if (at < 0 || size < 0 || size > bytes.Length - at) throw new FormatException("A part of a message lies outside of it.");
         return bytes.Slice(at, size);
     }
 }

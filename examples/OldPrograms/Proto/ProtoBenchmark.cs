@@ -19,10 +19,8 @@ internal static class ProtoBenchmark
         _benchmark = new Benchmark(args, 4444, 1000, 32);
         _text = new string('x', _benchmark.Size);
         var clients = new List<AskingClient>();
-        for (int i = 0; i < _benchmark.Clients; i++)
-            clients.Add(new AskingClient(_benchmark.Address, _benchmark.Port) { OptionNoDelay = true });
-        _benchmark.Run(clients, c => c.ConnectAsync(), c => c.IsConnected, c => c.DisconnectAsync(),
-            c => c.IsConnected);
+        for (int i = 0; i < _benchmark.Clients; i++) clients.Add(new AskingClient(_benchmark.Address, _benchmark.Port) { OptionNoDelay = true });
+        _benchmark.Run(clients, c => c.ConnectAsync(), c => c.IsConnected, c => c.DisconnectAsync(), c => c.IsConnected);
     }
 
     private class AskingClient : TcpClient
@@ -53,9 +51,6 @@ internal static class ProtoBenchmark
             Interlocked.Increment(ref _benchmark.TotalErrors);
         }
 
-        private void SendMessage()
-        {
-            SendAsync(new Message { Type = Message.Request, Id = Guid.NewGuid(), Text = _text }.Write());
-        }
+        private void SendMessage() { SendAsync(new Message { Type = Message.Request, Id = Guid.NewGuid(), Text = _text }.Write()); }
     }
 }

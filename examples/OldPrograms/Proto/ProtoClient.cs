@@ -56,8 +56,7 @@ internal static class ProtoClient
         {
             var id = Guid.NewGuid();
             _asked[id] = text;
-            if (!SendAsync(new Message { Type = Message.Request, Id = id, Text = text }.Write()))
-                Console.WriteLine("Not connected: the request was not sent");
+            if (!SendAsync(new Message { Type = Message.Request, Id = id, Text = text }.Write())) Console.WriteLine("Not connected: the request was not sent");
         }
 
         public void DisconnectAndStop()
@@ -91,8 +90,7 @@ internal static class ProtoClient
             _reader.Receive(buffer, offset, size, message =>
             {
                 if (message.Type == Message.Notify) Console.WriteLine($"Notification: {message.Text}");
-                else if (!_asked.TryRemove(message.Id, out string text))
-                    Console.WriteLine("An answer to nothing that was asked");
+                else if (!_asked.TryRemove(message.Id, out string text)) Console.WriteLine("An answer to nothing that was asked");
                 else if (message.Type == Message.Reject) Console.WriteLine($"Reject: {message.Text}");
                 else Console.WriteLine($"Hash of '{text}' = 0x{message.Hash:X8}");
             });

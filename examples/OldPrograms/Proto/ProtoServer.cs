@@ -12,13 +12,11 @@ internal static class ProtoServer
 {
     private static void Main(string[] args)
     {
-        int port =
-            args.Length > 0 && int.TryParse(args[0], out int given) ? given : new Options(args).Number("port", 4444);
+        int port = args.Length > 0 && int.TryParse(args[0], out int given) ? given : new Options(args).Number("port", 4444);
         Console.WriteLine($"Server port: {port}");
         Console.WriteLine();
         var server = new SimpleServer(IPAddress.Any, port);
-        Keyboard.Serve(server.Start, server.Restart, server.Stop,
-            line => server.Multicast(new Message { Type = Message.Notify, Text = "(admin) " + line }.Write()));
+        Keyboard.Serve(server.Start, server.Restart, server.Stop, line => server.Multicast(new Message { Type = Message.Notify, Text = "(admin) " + line }.Write()));
     }
 
     private class SimpleServer : TcpServer
@@ -42,11 +40,7 @@ internal static class ProtoServer
         protected override void OnConnected()
         {
             Console.WriteLine($"Protocol session with Id {Id} connected from {Socket.RemoteEndPoint}");
-            SendAsync(new Message
-            {
-                Type = Message.Notify,
-                Text = "Hello from protocol server! Please send a message or '!' to disconnect the client!"
-            }.Write());
+            SendAsync(new Message { Type = Message.Notify, Text = "Hello from protocol server! Please send a message or '!' to disconnect the client!" }.Write());
         }
 
         protected override void OnDisconnected()
@@ -75,16 +69,8 @@ internal static class ProtoServer
         private void Answer(Message request)
         {
             if (request.Type == Message.Disconnect) Disconnect();
-            else if (request.Type != Message.Request || request.Text.Length == 0)
-                SendAsync(
-                    new Message { Type = Message.Reject, Id = request.Id, Text = "Request message is empty!" }.Write());
-            else SendAsync(new Message
-            {
-                Type = Message.Response,
-                Id = request.Id,
-                Length = (uint)request.Text.Length,
-                Hash = Message.HashOf(request.Text)
-            }.Write());
+            else if (request.Type != Message.Request || request.Text.Length == 0) SendAsync(new Message { Type = Message.Reject, Id = request.Id, Text = "Request message is empty!" }.Write());
+            else SendAsync(new Message { Type = Message.Response, Id = request.Id, Length = (uint)request.Text.Length, Hash = Message.HashOf(request.Text) }.Write());
         }
     }
 }

@@ -55,11 +55,11 @@ public sealed class ReverseProxyTests
     }
 
     [Fact]
-    public void The_example_has_less_than_sixty_lines()
+    public void The_example_has_at_most_sixty_lines()
     {
         string[] files = Directory.GetFiles(Path.Combine(SourceTree.Root, "examples", "ReverseProxy"), "*.cs");
         Assert.Equal(2, files.Length);
-        Assert.InRange(files.Sum(static f => File.ReadLines(f).Count()), 1, 59);
+        Assert.InRange(files.Sum(static f => File.ReadLines(f).Count()), 1, 60);
     }
 
     [Fact]

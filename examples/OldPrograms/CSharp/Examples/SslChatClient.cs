@@ -18,8 +18,7 @@ internal static class SslChatClient
         Asio.Run(service =>
         {
             var client = new ChatClient(service, Contexts.OfClient(), address, port);
-            Lines.Read(() => client.DisconnectAsync(), line => client.SendAsync(line), () => client.ConnectAsync(),
-                client.DisconnectAndStop);
+            Lines.Read(() => client.DisconnectAsync(), line => client.SendAsync(line), () => client.ConnectAsync(), client.DisconnectAndStop);
         });
     }
 
@@ -27,8 +26,7 @@ internal static class SslChatClient
     {
         private bool _stop;
 
-        public ChatClient(Service service, SslContext context, string address, int port)
-            : base(service, context, address, port) { }
+        public ChatClient(Service service, SslContext context, string address, int port) : base(service, context, address, port) { }
 
         public void DisconnectAndStop()
         {
@@ -61,8 +59,7 @@ internal static class SslChatClient
 
         protected override void OnError(int error, string category, string message)
         {
-            Console.WriteLine(
-                $"Chat SSL client caught an error with code {error} and category '{category}': {message}");
+            Console.WriteLine($"Chat SSL client caught an error with code {error} and category '{category}': {message}");
         }
     }
 }

@@ -21,15 +21,13 @@ internal static class SslChatServer
 
     private class ChatServer : SslServer
     {
-        public ChatServer(Service service, SslContext context, int port)
-            : base(service, context, port, InternetProtocol.IPv4) { }
+        public ChatServer(Service service, SslContext context, int port) : base(service, context, port, InternetProtocol.IPv4) { }
 
         protected override SslSession CreateSession() { return new ChatSession(this); }
 
         protected override void OnError(int error, string category, string message)
         {
-            Console.WriteLine(
-                $"Chat SSL server caught an error with code {error} and category '{category}': {message}");
+            Console.WriteLine($"Chat SSL server caught an error with code {error} and category '{category}': {message}");
         }
     }
 
@@ -63,8 +61,7 @@ internal static class SslChatServer
 
         protected override void OnError(int error, string category, string message)
         {
-            Console.WriteLine(
-                $"Chat SSL session caught an error with code {error} and category '{category}': {message}");
+            Console.WriteLine($"Chat SSL session caught an error with code {error} and category '{category}': {message}");
         }
     }
 }

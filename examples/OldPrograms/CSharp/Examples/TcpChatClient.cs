@@ -19,8 +19,7 @@ internal static class TcpChatClient
         {
             var client = new ChatClient(service, address, port); // plain
             // tls: var client = new ChatClient(service, Contexts.OfClient(), address, port);
-            Lines.Read(() => client.DisconnectAsync(), line => client.SendAsync(line), () => client.ConnectAsync(),
-                client.DisconnectAndStop);
+            Lines.Read(() => client.DisconnectAsync(), line => client.SendAsync(line), () => client.ConnectAsync(), client.DisconnectAndStop);
         });
     }
 
@@ -62,8 +61,7 @@ internal static class TcpChatClient
 
         protected override void OnError(int error, string category, string message)
         {
-            Console.WriteLine(
-                $"Chat TCP client caught an error with code {error} and category '{category}': {message}");
+            Console.WriteLine($"Chat TCP client caught an error with code {error} and category '{category}': {message}");
         }
     }
 }

@@ -29,8 +29,7 @@ internal static class TcpChatServer
 
         protected override void OnError(int error, string category, string message)
         {
-            Console.WriteLine(
-                $"Chat TCP server caught an error with code {error} and category '{category}': {message}");
+            Console.WriteLine($"Chat TCP server caught an error with code {error} and category '{category}': {message}");
         }
     }
 
@@ -64,8 +63,7 @@ internal static class TcpChatServer
 
         protected override void OnError(int error, string category, string message)
         {
-            Console.WriteLine(
-                $"Chat TCP session caught an error with code {error} and category '{category}': {message}");
+            Console.WriteLine($"Chat TCP session caught an error with code {error} and category '{category}': {message}");
         }
     }
 }

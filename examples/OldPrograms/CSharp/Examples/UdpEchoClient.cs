@@ -18,8 +18,7 @@ internal static class UdpEchoClient
         Asio.Run(service =>
         {
             var client = new EchoClient(service, address, port);
-            Lines.Read(() => client.DisconnectAsync(), line => client.SendSync(line), () => client.ConnectAsync(),
-                client.DisconnectAndStop);
+            Lines.Read(() => client.DisconnectAsync(), line => client.SendSync(line), () => client.ConnectAsync(), client.DisconnectAndStop);
         });
     }
 
@@ -57,8 +56,7 @@ internal static class UdpEchoClient
 
         protected override void OnError(int error, string category, string message)
         {
-            Console.WriteLine(
-                $"Echo UDP client caught an error with code {error} and category '{category}': {message}");
+            Console.WriteLine($"Echo UDP client caught an error with code {error} and category '{category}': {message}");
         }
     }
 }

@@ -35,8 +35,7 @@ internal static class UdpEchoServer
 
         protected override void OnError(int error, string category, string message)
         {
-            Console.WriteLine(
-                $"Echo UDP server caught an error with code {error} and category '{category}': {message}");
+            Console.WriteLine($"Echo UDP server caught an error with code {error} and category '{category}': {message}");
         }
     }
 }

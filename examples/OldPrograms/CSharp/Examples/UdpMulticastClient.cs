@@ -30,8 +30,7 @@ internal static class UdpMulticastClient
         private readonly string Multicast;
         private bool _stop;
 
-        public MulticastClient(Service service, string address, string multicast, int port)
-            : base(service, address, port) { Multicast = multicast; }
+        public MulticastClient(Service service, string address, string multicast, int port) : base(service, address, port) { Multicast = multicast; }
 
         public void DisconnectAndStop()
         {
@@ -67,8 +66,7 @@ internal static class UdpMulticastClient
 
         protected override void OnError(int error, string category, string message)
         {
-            Console.WriteLine(
-                $"Multicast UDP client caught an error with code {error} and category '{category}': {message}");
+            Console.WriteLine($"Multicast UDP client caught an error with code {error} and category '{category}': {message}");
         }
     }
 }

@@ -16,8 +16,7 @@ internal static class UdpMulticastServer
         Asio.Run(service =>
         {
             var server = new MulticastServer(service);
-            Keyboard.Serve(() => server.Start(address, port), server.Restart, server.Stop,
-                line => server.MulticastSync("(admin) " + line));
+            Keyboard.Serve(() => server.Start(address, port), server.Restart, server.Stop, line => server.MulticastSync("(admin) " + line));
         });
     }
 
@@ -27,8 +26,7 @@ internal static class UdpMulticastServer
 
         protected override void OnError(int error, string category, string message)
         {
-            Console.WriteLine(
-                $"Multicast UDP server caught an error with code {error} and category '{category}': {message}");
+            Console.WriteLine($"Multicast UDP server caught an error with code {error} and category '{category}': {message}");
         }
     }
 }

@@ -19,10 +19,8 @@ internal static class SslEchoClient
         {
             var clients = new List<EchoClient>();
             var context = Contexts.OfClient();
-            for (int i = 0; i < _benchmark.Clients; i++)
-                clients.Add(new EchoClient(service, context, _benchmark.Address, _benchmark.Port));
-            _benchmark.Run(clients, c => c.ConnectAsync(), c => c.IsHandshaked, c => c.DisconnectAsync(),
-                c => c.IsConnected);
+            for (int i = 0; i < _benchmark.Clients; i++) clients.Add(new EchoClient(service, context, _benchmark.Address, _benchmark.Port));
+            _benchmark.Run(clients, c => c.ConnectAsync(), c => c.IsHandshaked, c => c.DisconnectAsync(), c => c.IsConnected);
         });
     }
 
@@ -31,8 +29,7 @@ internal static class SslEchoClient
         private long _sent;
         private long _received;
 
-        public EchoClient(Service service, SslContext context, string address, int port)
-            : base(service, context, address, port) { }
+        public EchoClient(Service service, SslContext context, string address, int port) : base(service, context, address, port) { }
 
         protected override void OnHandshaked()
         {

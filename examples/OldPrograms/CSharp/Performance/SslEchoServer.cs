@@ -25,8 +25,7 @@ internal static class SslEchoServer
 
     private class EchoServer : SslServer
     {
-        public EchoServer(Service service, SslContext context, int port)
-            : base(service, context, port, InternetProtocol.IPv4) { }
+        public EchoServer(Service service, SslContext context, int port) : base(service, context, port, InternetProtocol.IPv4) { }
 
         protected override SslSession CreateSession() { return new EchoSession(this); }
 

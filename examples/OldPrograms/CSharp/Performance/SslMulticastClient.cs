@@ -17,17 +17,14 @@ internal static class SslMulticastClient
         {
             var clients = new List<MulticastClient>();
             var context = Contexts.OfClient();
-            for (int i = 0; i < _benchmark.Clients; i++)
-                clients.Add(new MulticastClient(service, context, _benchmark.Address, _benchmark.Port));
-            _benchmark.Run(clients, c => c.ConnectAsync(), c => c.IsHandshaked, c => c.DisconnectAsync(),
-                c => c.IsConnected);
+            for (int i = 0; i < _benchmark.Clients; i++) clients.Add(new MulticastClient(service, context, _benchmark.Address, _benchmark.Port));
+            _benchmark.Run(clients, c => c.ConnectAsync(), c => c.IsHandshaked, c => c.DisconnectAsync(), c => c.IsConnected);
         });
     }
 
     private class MulticastClient : SslClient
     {
-        public MulticastClient(Service service, SslContext context, string address, int port)
-            : base(service, context, address, port) { }
+        public MulticastClient(Service service, SslContext context, string address, int port) : base(service, context, address, port) { }
 
         protected override void OnReceived(byte[] buffer, long size) { _benchmark.Count(size); }
 

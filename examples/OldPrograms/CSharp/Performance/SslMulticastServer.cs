@@ -24,15 +24,13 @@ internal static class SslMulticastServer
             server.SetupReusePort(true);
             byte[] message = new byte[size];
             var ticker = new Ticker(rate, () => server.Multicast(message, 0, message.Length));
-            Keyboard.Serve(() => server.Start() && ticker.Start(), server.Restart,
-                () => ticker.Stop() && server.Stop());
+            Keyboard.Serve(() => server.Start() && ticker.Start(), server.Restart, () => ticker.Stop() && server.Stop());
         });
     }
 
     private class MulticastServer : SslServer
     {
-        public MulticastServer(Service service, SslContext context, int port)
-            : base(service, context, port, InternetProtocol.IPv4) { }
+        public MulticastServer(Service service, SslContext context, int port) : base(service, context, port, InternetProtocol.IPv4) { }
 
         protected override SslSession CreateSession() { return new MulticastSession(this); }
 

@@ -19,13 +19,9 @@ internal static class TcpEchoClient
         {
             var clients = new List<EchoClient>();
             // tls: var context = Contexts.OfClient();
-            // plain
-            for (int i = 0; i < _benchmark.Clients; i++)
-                clients.Add(new EchoClient(service, _benchmark.Address, _benchmark.Port));
+            for (int i = 0; i < _benchmark.Clients; i++) clients.Add(new EchoClient(service, _benchmark.Address, _benchmark.Port)); // plain
             // tls: for (int i = 0; i < _benchmark.Clients; i++) clients.Add(new EchoClient(service, context, _benchmark.Address, _benchmark.Port));
-            // plain
-            _benchmark.Run(clients, c => c.ConnectAsync(), c => c.IsConnected, c => c.DisconnectAsync(),
-                c => c.IsConnected);
+            _benchmark.Run(clients, c => c.ConnectAsync(), c => c.IsConnected, c => c.DisconnectAsync(), c => c.IsConnected); // plain
             // tls: _benchmark.Run(clients, c => c.ConnectAsync(), c => c.IsHandshaked, c => c.DisconnectAsync(), c => c.IsConnected);
         });
     }

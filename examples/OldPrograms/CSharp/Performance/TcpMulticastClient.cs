@@ -17,13 +17,9 @@ internal static class TcpMulticastClient
         {
             var clients = new List<MulticastClient>();
             // tls: var context = Contexts.OfClient();
-            // plain
-            for (int i = 0; i < _benchmark.Clients; i++)
-                clients.Add(new MulticastClient(service, _benchmark.Address, _benchmark.Port));
+            for (int i = 0; i < _benchmark.Clients; i++) clients.Add(new MulticastClient(service, _benchmark.Address, _benchmark.Port)); // plain
             // tls: for (int i = 0; i < _benchmark.Clients; i++) clients.Add(new MulticastClient(service, context, _benchmark.Address, _benchmark.Port));
-            // plain
-            _benchmark.Run(clients, c => c.ConnectAsync(), c => c.IsConnected, c => c.DisconnectAsync(),
-                c => c.IsConnected);
+            _benchmark.Run(clients, c => c.ConnectAsync(), c => c.IsConnected, c => c.DisconnectAsync(), c => c.IsConnected); // plain
             // tls: _benchmark.Run(clients, c => c.ConnectAsync(), c => c.IsHandshaked, c => c.DisconnectAsync(), c => c.IsConnected);
         });
     }

@@ -25,8 +25,7 @@ internal static class TcpMulticastServer
             server.SetupReusePort(true);
             byte[] message = new byte[size];
             var ticker = new Ticker(rate, () => server.Multicast(message, 0, message.Length));
-            Keyboard.Serve(() => server.Start() && ticker.Start(), server.Restart,
-                () => ticker.Stop() && server.Stop());
+            Keyboard.Serve(() => server.Start() && ticker.Start(), server.Restart, () => ticker.Stop() && server.Stop());
         });
     }
 

@@ -18,10 +18,8 @@ internal static class UdpEchoClient
         Asio.Run(_benchmark.Threads, service =>
         {
             var clients = new List<EchoClient>();
-            for (int i = 0; i < _benchmark.Clients; i++)
-                clients.Add(new EchoClient(service, _benchmark.Address, _benchmark.Port));
-            _benchmark.Run(clients, c => c.ConnectAsync(), c => c.IsConnected, c => c.DisconnectAsync(),
-                c => c.IsConnected);
+            for (int i = 0; i < _benchmark.Clients; i++) clients.Add(new EchoClient(service, _benchmark.Address, _benchmark.Port));
+            _benchmark.Run(clients, c => c.ConnectAsync(), c => c.IsConnected, c => c.DisconnectAsync(), c => c.IsConnected);
         });
     }
 

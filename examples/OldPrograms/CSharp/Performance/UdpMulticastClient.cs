@@ -16,10 +16,8 @@ internal static class UdpMulticastClient
         Asio.Run(_benchmark.Threads, service =>
         {
             var clients = new List<MulticastClient>();
-            for (int i = 0; i < _benchmark.Clients; i++)
-                clients.Add(new MulticastClient(service, "0.0.0.0", _benchmark.Address, _benchmark.Port));
-            _benchmark.Run(clients, c => c.ConnectAsync(), c => c.IsConnected, c => c.DisconnectAsync(),
-                c => c.IsConnected);
+            for (int i = 0; i < _benchmark.Clients; i++) clients.Add(new MulticastClient(service, "0.0.0.0", _benchmark.Address, _benchmark.Port));
+            _benchmark.Run(clients, c => c.ConnectAsync(), c => c.IsConnected, c => c.DisconnectAsync(), c => c.IsConnected);
         });
     }
 

@@ -26,8 +26,7 @@ internal static class UdpMulticastServer
             server.SetupReusePort(true);
             byte[] message = new byte[size];
             var ticker = new Ticker(rate, () => server.Multicast(message, 0, message.Length));
-            Keyboard.Serve(() => server.Start(address, port) && ticker.Start(), server.Restart,
-                () => ticker.Stop() && server.Stop());
+            Keyboard.Serve(() => server.Start(address, port) && ticker.Start(), server.Restart, () => ticker.Stop() && server.Stop());
         });
     }
 
