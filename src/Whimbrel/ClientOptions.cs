@@ -13,9 +13,6 @@ public sealed class ClientOptions : ConnectionOptions
     private string? _address;
     private IReadOnlyList<EndPoint> _endPoints = [];
     private TlsOptions? _tls;
-    private readonly ConnectionLimits _limits = new();
-    private readonly ClientTimeouts _timeouts = new();
-    private readonly ClientSocketOptions _socket = new();
 
     /// <summary>
     /// Address to connect to: an <see cref="IPEndPoint"/>, a <see cref="DnsEndPoint"/> or a Unix path. Shorthand for
@@ -61,37 +58,25 @@ public sealed class ClientOptions : ConnectionOptions
     /// <exception cref="ArgumentNullException">The value is null.</exception>
     public ConnectionLimits Limits
     {
-        get => _limits;
-        init
-        {
-            ArgumentNullException.ThrowIfNull(value);
-            _limits = value;
-        }
-    }
+        get;
+        init => field = value ?? throw new ArgumentNullException(nameof(value));
+    } = new();
 
     /// <summary>Time limits of connects and of each connection.</summary>
     /// <exception cref="ArgumentNullException">The value is null.</exception>
     public ClientTimeouts Timeouts
     {
-        get => _timeouts;
-        init
-        {
-            ArgumentNullException.ThrowIfNull(value);
-            _timeouts = value;
-        }
-    }
+        get;
+        init => field = value ?? throw new ArgumentNullException(nameof(value));
+    } = new();
 
     /// <summary>Socket options of each connection.</summary>
     /// <exception cref="ArgumentNullException">The value is null.</exception>
     public ClientSocketOptions Socket
     {
-        get => _socket;
-        init
-        {
-            ArgumentNullException.ThrowIfNull(value);
-            _socket = value;
-        }
-    }
+        get;
+        init => field = value ?? throw new ArgumentNullException(nameof(value));
+    } = new();
 
     /// <summary>
     /// TLS options of the connection. Default null: no TLS, or the default options for an address <c>tls://</c>.
@@ -108,11 +93,11 @@ public sealed class ClientOptions : ConnectionOptions
     /// <summary>Policy for automatic reconnects. Default null: none.</summary>
     public ReconnectPolicy? Reconnect { get; init; }
 
-    internal override ConnectionLimits CommonLimits => _limits;
+    internal override ConnectionLimits CommonLimits => Limits;
 
-    internal override ConnectionTimeouts CommonTimeouts => _timeouts;
+    internal override ConnectionTimeouts CommonTimeouts => Timeouts;
 
-    internal override ConnectionSocketOptions CommonSocket => _socket;
+    internal override ConnectionSocketOptions CommonSocket => Socket;
 
     /// <summary>
     /// Returns a copy of these options with another address or other TLS options, so that several clients can share one

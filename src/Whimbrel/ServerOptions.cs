@@ -6,10 +6,6 @@ namespace Whimbrel;
 public sealed class ServerOptions : ConnectionOptions
 {
     private string? _address;
-    private readonly ServerLimits _limits = new();
-    private readonly ConnectionTimeouts _timeouts = new();
-    private readonly ServerSocketOptions _socket = new();
-    private readonly AcceptOptions _accept = new();
 
     /// <summary>
     /// Address to listen on: an <see cref="IPEndPoint"/> (port 0 takes a free one) or a Unix path. Shorthand for one
@@ -35,49 +31,33 @@ public sealed class ServerOptions : ConnectionOptions
     /// <exception cref="ArgumentNullException">The value is null.</exception>
     public ServerLimits Limits
     {
-        get => _limits;
-        init
-        {
-            ArgumentNullException.ThrowIfNull(value);
-            _limits = value;
-        }
-    }
+        get;
+        init => field = value ?? throw new ArgumentNullException(nameof(value));
+    } = new();
 
     /// <summary>Time limits of each connection.</summary>
     /// <exception cref="ArgumentNullException">The value is null.</exception>
     public ConnectionTimeouts Timeouts
     {
-        get => _timeouts;
-        init
-        {
-            ArgumentNullException.ThrowIfNull(value);
-            _timeouts = value;
-        }
-    }
+        get;
+        init => field = value ?? throw new ArgumentNullException(nameof(value));
+    } = new();
 
     /// <summary>Socket options of the listeners and of accepted connections.</summary>
     /// <exception cref="ArgumentNullException">The value is null.</exception>
     public ServerSocketOptions Socket
     {
-        get => _socket;
-        init
-        {
-            ArgumentNullException.ThrowIfNull(value);
-            _socket = value;
-        }
-    }
+        get;
+        init => field = value ?? throw new ArgumentNullException(nameof(value));
+    } = new();
 
     /// <summary>Options of accepting: when, on which loops, and which connections.</summary>
     /// <exception cref="ArgumentNullException">The value is null.</exception>
     public AcceptOptions Accept
     {
-        get => _accept;
-        init
-        {
-            ArgumentNullException.ThrowIfNull(value);
-            _accept = value;
-        }
-    }
+        get;
+        init => field = value ?? throw new ArgumentNullException(nameof(value));
+    } = new();
 
     /// <summary>
     /// Path of a Unix socket, created at start and deleted at stop, from which <c>whimbrel top</c> reads the state of
@@ -100,11 +80,11 @@ public sealed class ServerOptions : ConnectionOptions
     /// </summary>
     public object? State { get; init; }
 
-    internal override ConnectionLimits CommonLimits => _limits;
+    internal override ConnectionLimits CommonLimits => Limits;
 
-    internal override ConnectionTimeouts CommonTimeouts => _timeouts;
+    internal override ConnectionTimeouts CommonTimeouts => Timeouts;
 
-    internal override ConnectionSocketOptions CommonSocket => _socket;
+    internal override ConnectionSocketOptions CommonSocket => Socket;
 
     /// <summary>Returns a copy that listens on the given address.</summary>
     internal ServerOptions At(string address)

@@ -61,10 +61,8 @@ internal static class SocketOptionRules
             Steps(errors, nameof(server.DeferAccept), server.DeferAccept, s_second, TimeSpan.FromHours(1), s_second,
                 "whole seconds");
             if (server.ExclusiveAddressUse && server.ReusePort)
-                errors.Add(
-                    "Socket.ExclusiveAddressUse and Socket.ReusePort are both true: one keeps the port "
-                    + "alone, the other "
-                    + "shares it");
+                errors.Add("Socket.ExclusiveAddressUse and Socket.ReusePort are both true: one keeps the port alone, "
+                    + "the other shares it");
         }
     }
 
@@ -98,9 +96,8 @@ internal static class SocketOptionRules
         OnLinux(errors, nameof(socket.DeferAccept), socket.DeferAccept, TimeSpan.Zero, "TCP_DEFER_ACCEPT", hasTcp);
         OnLinux(errors, nameof(socket.FreeBind), socket.FreeBind, false, "IP_FREEBIND", hasTcp);
         if (socket.ExclusiveAddressUse && !KernelProbe.IsWindows)
-            errors.Add("Socket.ExclusiveAddressUse = True, only Windows has SO_EXCLUSIVEADDRUSE; here no "
-                + "process can take a "
-                + "port by force");
+            errors.Add("Socket.ExclusiveAddressUse = True, only Windows has SO_EXCLUSIVEADDRUSE; here no process can "
+                + "take a port by force");
         if (!socket.ReuseAddress && hasTcp && engine.Kind == EngineKind.Portable && !KernelProbe.IsWindows)
             errors.Add(
                 "Socket.ReuseAddress = False, the portable engine cannot: System.Net.Sockets sets SO_REUSEADDR "
