@@ -25,7 +25,7 @@ internal static unsafe class DatagramSetup
     {
         EndPoint endPoint = resident.EndPoint;
         NetworkException? fault = null;
-        InheritedSocket? inherited = resident.Options.EndPoint as InheritedSocket;
+        InheritedSocket? inherited = resident.Inherited;
         int fd = inherited is not null
             ? SocketFactory.Duplicate(inherited)
             : SocketFactory.Open(resident, endPoint, DatagramAbi.SOCK_DGRAM, resident.Options.CreateSocket, out fault);

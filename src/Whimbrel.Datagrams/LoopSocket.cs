@@ -133,8 +133,10 @@ internal sealed partial class LoopSocket : DatagramResident
 
     internal override Socket? OpenSocket() => DatagramSetup.Create(this);
 
-    /// <summary>False if another process created the socket.</summary>
-    internal override bool OwnsPath => Options.EndPoint is not InheritedSocket;
+    /// <summary>Socket of another process, of which this one is a duplicate; null if this process binds.</summary>
+    internal InheritedSocket? Inherited => Options.EndPoint as InheritedSocket;
+
+    internal override bool OwnsPath => Inherited is null;
 
     internal override void CompleteAttach(int error)
     {

@@ -8,7 +8,7 @@ namespace Whimbrel.Http;
 /// the thread pool; everything else happens on the session's loop.
 /// </summary>
 [System.Diagnostics.CodeAnalysis.SuppressMessage("Design", "CA1001", Justification = "A token source without a timer "
-    + "or a wait handle owns nothing to give back, and who writes may look at its token after the end.")]
+    + "or a wait handle has nothing to dispose, and the writer of a body may read its token after the end.")]
 internal sealed class HttpExchange : IValueTaskSource<HttpClientResponse>
 {
     // A body up to this size is sent with the head as one message.

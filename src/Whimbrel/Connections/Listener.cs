@@ -50,7 +50,7 @@ internal sealed class Listener : Resident
 
     internal ServerOptions Options { get; }
 
-    /// <summary>Socket of another process, whose descriptor is duplicated; null if this process binds.</summary>
+    /// <summary>Socket of another process, of which this one is a duplicate; null if this process binds.</summary>
     internal InheritedSocket? Inherited { get; }
 
     /// <summary>

@@ -120,7 +120,8 @@ internal static class EndPointRules
         if (!toListen)
             errors.Add($"{name} = {socket}, a socket that another process opened is for servers: a client connects "
                 + $"to an address, as in tcp://localhost:80");
-        else if (!engine.HasWatchdog || engine.Kind == EngineKind.Portable)
+        // The memory engine has no kind.
+        else if (engine.Kind is EngineKind.Auto or EngineKind.Portable)
             errors.Add($"{name} = {socket}, the {engine.KindName} engine uses no sockets of other processes: use epoll "
                 + "or io_uring");
         else if (socket.SocketType != type)

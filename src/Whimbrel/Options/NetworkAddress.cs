@@ -384,19 +384,12 @@ public sealed class NetworkAddress : IEquatable<NetworkAddress>
     /// Returns the sockets of <c>systemd:NAME</c> or <c>fd:NUMBER</c>. If there is none, <paramref name="mistake"/> has
     /// the reason.
     /// </summary>
-    internal List<InheritedSocket> FindInherited(out string? mistake, SocketType type = SocketType.Stream)
+    internal List<InheritedSocket> FindInherited(out string? mistake)
     {
-        if (Scheme == Systemd) return SystemdSockets.OfProcess.Find(Host, type, out mistake);
-        mistake = null;
-        try
-        {
-            return [new InheritedSocket(int.Parse(Host, CultureInfo.InvariantCulture))];
-        }
-        catch (Exception e) when (e is ArgumentException or PlatformNotSupportedException)
-        {
-            mistake = e.Message.Split(" (Parameter")[0].TrimEnd('.');
-            return [];
-        }
+        if (Scheme == Systemd) return SystemdSockets.OfProcess.Find(Host, SocketType.Stream, out mistake);
+        return InheritedSocket.Find(int.Parse(Host, CultureInfo.InvariantCulture), "", out mistake) is { } socket
+            ? [socket]
+            : [];
     }
 
     /// <summary>
@@ -415,7 +408,7 @@ public sealed class NetworkAddress : IEquatable<NetworkAddress>
         {
             List<InheritedSocket> sockets = FindInherited(out string? mistake);
             return sockets.Count == 1 ? sockets[0] : throw new FormatException(
-                $"{this}: {mistake ?? $"this names {sockets.Count} sockets: give it to the options of a server"}.");
+                $"{this}: {mistake ?? $"this names {sockets.Count} sockets: give it to the options of a server"}");
         }
 
         if (Scheme is not (Tcp or Tls))

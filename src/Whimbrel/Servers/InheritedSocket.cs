@@ -15,6 +15,8 @@ namespace Whimbrel;
 /// </summary>
 public sealed class InheritedSocket : EndPoint
 {
+    private const string NoLinux = "Sockets of other processes are used on Linux only: listen on an address";
+
     /// <summary>Uses a descriptor of this process. It stays the caller's, and open as long as servers use it.</summary>
     /// <param name="descriptor">Number of the descriptor: a listening TCP or Unix socket, or a datagram socket.</param>
     /// <param name="name">Name for messages and for <c>systemd:NAME</c>; may be empty.</param>
@@ -25,17 +27,14 @@ public sealed class InheritedSocket : EndPoint
     {
         ArgumentOutOfRangeException.ThrowIfNegative(descriptor);
         ArgumentNullException.ThrowIfNull(name);
-        if (!KernelProbe.IsLinux)
-            throw new PlatformNotSupportedException("Sockets of other processes are used on Linux only: listen on an "
-                + "address.");
-        Descriptor = descriptor;
-        Name = name;
-        if (Inspect(descriptor, out EndPoint? bound, out SocketType type) is { } mistake)
-            throw new ArgumentException($"Descriptor {descriptor}{(name.Length > 0 ? $" ({name})" : "")} {mistake}.",
-                nameof(descriptor));
-        LocalEndPoint = bound!;
-        SocketType = type;
+        if (!KernelProbe.IsLinux) throw new PlatformNotSupportedException($"{NoLinux}.");
+        if (Inspect(descriptor, name, out EndPoint? bound, out SocketType type) is { } mistake)
+            throw new ArgumentException($"{mistake}.", nameof(descriptor));
+        (Descriptor, Name, LocalEndPoint, SocketType) = (descriptor, name, bound!, type);
     }
+
+    private InheritedSocket(int descriptor, string name, EndPoint bound, SocketType type) =>
+        (Descriptor, Name, LocalEndPoint, SocketType) = (descriptor, name, bound, type);
 
     /// <summary>Number of the descriptor in this process.</summary>
     public int Descriptor { get; }
@@ -63,9 +62,26 @@ public sealed class InheritedSocket : EndPoint
     public override string ToString() => string.Create(CultureInfo.InvariantCulture,
         $"{LocalEndPoint} (descriptor {Descriptor}{(Name.Length > 0 ? $", {Name}" : "")})");
 
+    /// <summary>
+    /// Returns the socket of a descriptor. Otherwise null, and <paramref name="mistake"/> has the reason, without a
+    /// full stop.
+    /// </summary>
+    internal static InheritedSocket? Find(int descriptor, string name, out string? mistake)
+    {
+        EndPoint? bound = null;
+        SocketType type = default;
+        mistake = KernelProbe.IsLinux ? Inspect(descriptor, name, out bound, out type) : NoLinux;
+        return mistake is null ? new InheritedSocket(descriptor, name, bound!, type) : null;
+    }
+
     /// <summary>Returns why the descriptor cannot be used, or null.</summary>
+    private static string? Inspect(int descriptor, string name, out EndPoint? bound, out SocketType type) =>
+        Look(descriptor, out bound, out type) is { } fault
+            ? $"Descriptor {descriptor}{(name.Length > 0 ? $" ({name})" : "")} {fault}"
+            : null;
+
     // Safe: the kernel writes one integer.
-    private static unsafe string? Inspect(int descriptor, out EndPoint? bound, out SocketType type)
+    private static unsafe string? Look(int descriptor, out EndPoint? bound, out SocketType type)
     {
         bound = null;
         type = SocketType.Unknown;

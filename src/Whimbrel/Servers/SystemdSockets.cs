@@ -73,14 +73,8 @@ internal sealed class SystemdSockets
     private void Add(int descriptor, string name)
     {
         Syscall.CloseOnExec(descriptor);
-        try
-        {
-            _sockets.Add(new InheritedSocket(descriptor, name));
-        }
-        catch (ArgumentException e)
-        {
-            _others.Add(e.Message.Split(" (Parameter")[0].TrimEnd('.'));
-        }
+        if (InheritedSocket.Find(descriptor, name, out string? mistake) is { } socket) _sockets.Add(socket);
+        else _others.Add(mistake!);
     }
 
     private static string? Take(string variable)
