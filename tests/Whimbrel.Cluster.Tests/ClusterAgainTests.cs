@@ -4,30 +4,8 @@ using Whimbrel.Testing;
 namespace Whimbrel.Tests;
 
 // State of a node that must be reset after its first use, and what must not grow with each use, in virtual time.
-public sealed class ClusterAgainTests : IDisposable
+public sealed class ClusterAgainTests : VirtualNodes
 {
-    private readonly MemoryEngine _engine = new(1, faults: MemoryFaults.None);
-    private readonly MemoryBus _bus = new();
-    private readonly List<TestNode> _nodes = [];
-
-    public void Dispose()
-    {
-        foreach (TestNode node in _nodes) node.End();
-        _engine.Run(_engine.DisposeAsync());
-    }
-
-    private TestNode Node(string name, Func<ClusterOptions, ClusterOptions>? change = null)
-    {
-        TestNode node = new(_engine, _bus, name, change);
-        _nodes.Add(node);
-        return node;
-    }
-
-    private void Pass(double seconds = 0.1) => _engine.RunFor(TimeSpan.FromSeconds(seconds));
-
-    private static void Say(TestNode node, string text, string group = "g") =>
-        Assert.Equal(SendResult.Queued, node.Cluster.Group(group).Broadcast(text));
-
     [Fact]
     public void Each_loss_of_the_broker_repeats_as_much_as_the_first()
     {
@@ -39,7 +17,7 @@ public sealed class ClusterAgainTests : IDisposable
         string all = "";
         for (int loss = 0; loss < 5; loss++)
         {
-            _bus.Loss = 1;
+            Bus.Loss = 1;
             for (int i = 0; i < 2; i++) // an envelope of 35 bytes counts for 163, so that two are kept
             {
                 Say(one, $"{loss}{i} ");
@@ -49,7 +27,7 @@ public sealed class ClusterAgainTests : IDisposable
 
             one.Link.Link.IsCut = true;
             Pass();
-            _bus.Loss = 0;
+            Bus.Loss = 0;
             one.Link.Link.IsCut = false;
             Pass(3);
             Assert.Equal(all, atTwo.Heard);
@@ -180,11 +158,11 @@ public sealed class ClusterAgainTests : IDisposable
         Pass(10);
         for (int i = 0; i < 2; i++)
         {
-            _engine.GetLoop(0).Post(() => _engine.Block(TimeSpan.FromSeconds(60)));
+            Engine.GetLoop(0).Post(() => Engine.Block(TimeSpan.FromSeconds(60)));
             Pass(10);
         }
 
-        Assert.All(_nodes, static n => Assert.Equal([ClusterState.Healthy], n.States));
+        Assert.All(Nodes, static n => Assert.Equal([ClusterState.Healthy], n.States));
         Assert.Equal(ClusterState.Healthy, one.Cluster.State);
     }
 
@@ -276,7 +254,7 @@ public sealed class ClusterAgainTests : IDisposable
             foreach (TestNode node in (TestNode[])[one, two])
             {
                 node.End();
-                _nodes.Remove(node);
+                Nodes.Remove(node);
             }
         }
     }

@@ -6,32 +6,17 @@ using Whimbrel.Testing;
 namespace Whimbrel.Tests;
 
 // The contract at the head of Cluster, by number, in virtual time.
-public sealed class ClusterTests : IDisposable
+public sealed class ClusterTests : VirtualNodes
 {
-    private readonly List<DiagnosticEvent> _notices = [];
-    private readonly MemoryEngine _engine;
-    private readonly MemoryBus _bus = new();
-    private readonly List<TestNode> _nodes = [];
+    private readonly List<DiagnosticEvent> _notices;
 
-    public ClusterTests() => _engine = new MemoryEngine(1, faults: MemoryFaults.None, onDiagnosticEvent: _notices.Add);
-
-    public void Dispose()
+    public ClusterTests()
+        : this([])
     {
-        foreach (TestNode node in _nodes) node.End();
-        _engine.Run(_engine.DisposeAsync());
     }
 
-    private TestNode Node(string name, Func<ClusterOptions, ClusterOptions>? change = null)
-    {
-        TestNode node = new(_engine, _bus, name, change);
-        _nodes.Add(node);
-        return node;
-    }
-
-    private void Pass(double seconds = 0.1) => _engine.RunFor(TimeSpan.FromSeconds(seconds));
-
-    private static void Say(TestNode node, string text) =>
-        Assert.Equal(SendResult.Queued, node.Cluster.Group("g").Broadcast(text));
+    private ClusterTests(List<DiagnosticEvent> notices)
+        : base(notices.Add) => _notices = notices;
 
     private (TestNode One, TestNode.Member AtOne, TestNode Two, TestNode.Member AtTwo) Pair(
         Func<ClusterOptions, ClusterOptions>? change = null)
@@ -62,7 +47,7 @@ public sealed class ClusterTests : IDisposable
         Assert.Empty(two.Gaps);
         Assert.Equal([ClusterState.Healthy, ClusterState.Degraded, ClusterState.Isolated, ClusterState.Healthy],
             one.States);
-        Assert.All(_nodes, static n => Assert.All(n.Members, static m => Assert.True(m.IsConnected)));
+        Assert.All(Nodes, static n => Assert.All(n.Members, static m => Assert.True(m.IsConnected)));
     }
 
     // The member's node has left the group's subscription and taken it again while the publisher was away, so the
@@ -96,7 +81,7 @@ public sealed class ClusterTests : IDisposable
     [Fact] // 2, 5
     public void Each_member_gets_each_broadcast_once_even_if_the_bus_duplicates_and_echoes()
     {
-        _bus.Doubled = 1;
+        Bus.Doubled = 1;
         (TestNode one, TestNode.Member atOne, TestNode two, TestNode.Member atTwo) = Pair();
         for (int i = 0; i < 5; i++)
         {
@@ -118,11 +103,11 @@ public sealed class ClusterTests : IDisposable
         (TestNode one, _, TestNode two, TestNode.Member atTwo) = Pair();
         Say(one, "a ");
         Pass();
-        _bus.Loss = 1;
+        Bus.Loss = 1;
         Say(one, "b ");
         Say(one, "c ");
         Pass();
-        _bus.Loss = 0;
+        Bus.Loss = 0;
         Pass(3);
         Assert.Equal("a ", atTwo.Heard);
         Assert.Equal([new ClusterGap("one", "g", 2)], two.Gaps);
@@ -149,12 +134,12 @@ public sealed class ClusterTests : IDisposable
     public void A_publisher_that_lost_the_broker_repeats_its_position_and_earlier_losses_are_reported()
     {
         (TestNode one, _, TestNode two, _) = Pair();
-        _bus.Loss = 1;
+        Bus.Loss = 1;
         Say(one, "a ");
         Pass(12); // so long that it is not published again
         one.Link.Link.IsCut = true;
         Pass();
-        _bus.Loss = 0;
+        Bus.Loss = 0;
         Pass(3);
         Assert.Empty(two.Gaps);
         one.Link.Link.IsCut = false;
@@ -171,11 +156,11 @@ public sealed class ClusterTests : IDisposable
         TestNode.Member atTwo = two.Connect("g");
         Pass(0.1);
         if (isCutOff) two.Link.Link.IsCut = true;
-        else _bus.Loss = 1;
+        else Bus.Loss = 1;
         for (int i = 0; i < 3; i++) Say(one, $"{i} ");
         Pass(0.1);
         two.Link.Link.IsCut = false;
-        _bus.Loss = 0;
+        Bus.Loss = 0;
         Pass(0.1);
         Say(one, "x ");
         Pass(5);
@@ -187,7 +172,7 @@ public sealed class ClusterTests : IDisposable
     public void A_member_that_joins_while_another_publishes_gets_no_report_of_earlier_losses()
     {
         TestNode one = Node("one"), two = Node("two");
-        _bus.MaxDelay = TimeSpan.FromMilliseconds(40);
+        Bus.MaxDelay = TimeSpan.FromMilliseconds(40);
         TestNode.Member? atTwo = null;
         for (int i = 0; i < 60; i++)
         {
@@ -347,7 +332,7 @@ public sealed class ClusterTests : IDisposable
         TestNode.Member atTwo = ConnectToEight(two);
         one.Link.Batches.Clear();
         one.Link.Room = 3;
-        _engine.GetLoop(0).Post(() =>
+        Engine.GetLoop(0).Post(() =>
         {
             for (int i = 0; i < 8; i++) one.Cluster.Group($"g{i}").Broadcast($"{i} ");
         });
@@ -375,7 +360,7 @@ public sealed class ClusterTests : IDisposable
         List<int> lengths = [];
         two.Link.OnEnvelope = bytes => lengths.Add(bytes);
         string all = "";
-        _engine.GetLoop(0).Post(() =>
+        Engine.GetLoop(0).Post(() =>
         {
             for (int i = 0; i < 1_000; i++)
             {
@@ -411,9 +396,9 @@ public sealed class ClusterTests : IDisposable
     {
         (TestNode one, _, TestNode two, TestNode.Member atTwo) = Pair();
         SayMany(10);
-        _bus.Loss = 1;
+        Bus.Loss = 1;
         SayMany(7);
-        (_bus.Loss, _bus.Doubled) = (0, doubled);
+        (Bus.Loss, Bus.Doubled) = (0, doubled);
         SayMany(5);
         Pass(2);
         Assert.Equal([new ClusterGap("one", "g", 7)], two.Gaps);
@@ -423,7 +408,7 @@ public sealed class ClusterTests : IDisposable
 
         void SayMany(int count)
         {
-            _engine.GetLoop(0).Post(() =>
+            Engine.GetLoop(0).Post(() =>
             {
                 for (int i = 0; i < count; i++) Say(one, "x ");
             });
@@ -474,10 +459,10 @@ public sealed class ClusterTests : IDisposable
         TestNode one = Node("one"), two = Node("two");
         TestNode.Member atTwo = ConnectToEight(two);
         one.Link.Room = 2;
-        _engine.GetLoop(0).Post(() =>
+        Engine.GetLoop(0).Post(() =>
         {
             for (int i = 0; i < 6; i++) one.Cluster.Group($"g{i}").Broadcast($"{i} ");
-            _engine.GetLoop(0).Post(() => one.Link.Listener!.OnRoom());
+            Engine.GetLoop(0).Post(() => one.Link.Listener!.OnRoom());
         });
         Pass(0.05);
         Assert.Equal("0 1 2 3 ", atTwo.Heard);
@@ -547,12 +532,12 @@ public sealed class ClusterTests : IDisposable
         Pass(1.5);
         Say(one, "a ");
         Pass(0.05);
-        _bus.Loss = 1;
+        Bus.Loss = 1;
         Say(one, "b ");
         Pass(isBehind ? 0.05 : 12); // and perhaps its marks; it is not published again
         if (isBehind) one.Link.Room = 0;
         else one.Link.Link.IsCut = true;
-        _bus.Loss = 0;
+        Bus.Loss = 0;
         Pass(1_300);
         Assert.Empty(two.Gaps);
         if (isBehind) one.Link.Room = int.MaxValue;
@@ -623,7 +608,7 @@ public sealed class ClusterTests : IDisposable
         byte[] forged = new byte[Envelope.Length(1, 1, 5, false)];
         Envelope.Write(forged, EnvelopeKind.Broadcast, 5, 1, "x"u8, "g"u8, [4, .. "bad "u8], false);
         Envelope.Seal(forged, 1, default);
-        _engine.GetLoop(0).Post(() =>
+        Engine.GetLoop(0).Post(() =>
         {
             foreach (byte[] bytes in new byte[][]
             {
@@ -664,7 +649,7 @@ public sealed class ClusterTests : IDisposable
                 envelope = new byte[Envelope.Length(node.Length, 1, 3, false)];
             Envelope.Write(envelope, EnvelopeKind.Broadcast, instance, 1, node, "g"u8, [2, .. "x "u8], false);
             Envelope.Seal(envelope, sequence, default);
-            _engine.GetLoop(0).Post(() => one.Link.Listener!.OnEnvelope(envelope));
+            Engine.GetLoop(0).Post(() => one.Link.Listener!.OnEnvelope(envelope));
             Pass(0.001);
         }
     }
@@ -722,7 +707,7 @@ public sealed class ClusterTests : IDisposable
     public void A_node_that_has_left_returns_Closed_and_accepts_no_members()
     {
         (TestNode one, TestNode.Member atOne, _, TestNode.Member atTwo) = Pair();
-        _engine.Run(one.Cluster.DisposeAsync());
+        Engine.Run(one.Cluster.DisposeAsync());
         Assert.Equal(SendResult.Closed, one.Cluster.Group("g").Broadcast("late "));
         Assert.Throws<ObjectDisposedException>(() => one.Cluster.Group("other").Join(atOne));
         Pass();
@@ -734,7 +719,7 @@ public sealed class ClusterTests : IDisposable
     {
         TestNode one = Node("one");
         ArgumentException e = Assert.Throws<ArgumentException>(
-            () => _engine.Run(Cluster.JoinAsync(one.Server, new ClusterOptions { Application = "a.b" })));
+            () => Engine.Run(Cluster.JoinAsync(one.Server, new ClusterOptions { Application = "a.b" })));
         Assert.Contains("Application", e.Message, StringComparison.Ordinal);
         Assert.Throws<ArgumentException>(() => one.Cluster.Group(new string('x', 257)));
         Assert.Throws<ArgumentException>(() => one.Cluster.Group("g").Broadcast(new byte[(1 << 20) + 1]));
@@ -746,26 +731,14 @@ public sealed class ClusterTests : IDisposable
         (TestNode one, _, TestNode two, _) = Pair();
         Say(one, "a ");
         Pass();
-        _bus.Loss = 1;
+        Bus.Loss = 1;
         Say(one, "b ");
         Pass();
-        _bus.Loss = 0;
+        Bus.Loss = 0;
         two.Link.Listener!.OnEnvelope("x"u8);
         Pass(2);
-        using ManualResetEventSlim hasAll = new();
         Dictionary<string, long> seen = [];
-        using MeterListener listener = new();
-        listener.InstrumentPublished = (instrument, l) =>
-        {
-            if (!instrument.Name.StartsWith("whimbrel.cluster.", StringComparison.Ordinal)) return;
-            l.EnableMeasurementEvents(instrument);
-            // The last instrument that is created.
-            if (instrument.Name == "whimbrel.cluster.connection.state") hasAll.Set();
-        };
-        listener.SetMeasurementEventCallback<long>((instrument, value, labels, _) =>
-            seen[$"{instrument.Name} {string.Join(' ', labels.ToArray().Select(static l => l.Value))}"] = value);
-        listener.Start();
-        Assert.True(hasAll.Wait(BusNode.Patience, TestContext.Current.CancellationToken));
+        using MeterListener listener = ListenToInstruments(seen);
         one.Link.Link.IsCut = true;
         Pass();
         listener.RecordObservableInstruments();
@@ -778,11 +751,32 @@ public sealed class ClusterTests : IDisposable
         Assert.Equal(1, seen["whimbrel.cluster.connection.state test one"]);
         Assert.Equal(0, seen["whimbrel.cluster.connection.state test two"]);
         one.End();
-        _nodes.Remove(one);
+        Nodes.Remove(one);
         seen.Clear();
         listener.RecordObservableInstruments();
         Assert.Contains("whimbrel.cluster.connection.state test two", seen.Keys);
         Assert.DoesNotContain("whimbrel.cluster.connection.state test one", seen.Keys);
+    }
+
+    // Listens to all instruments of clusters, and stores each measurement by the instrument's name and its labels.
+    private static MeterListener ListenToInstruments(Dictionary<string, long> seen)
+    {
+        ManualResetEventSlim hasAll = new();
+        MeterListener listener = new()
+        {
+            InstrumentPublished = (instrument, l) =>
+            {
+                if (!instrument.Name.StartsWith("whimbrel.cluster.", StringComparison.Ordinal)) return;
+                l.EnableMeasurementEvents(instrument);
+                // The last instrument that is created.
+                if (instrument.Name == "whimbrel.cluster.connection.state") hasAll.Set();
+            }
+        };
+        listener.SetMeasurementEventCallback<long>((instrument, value, labels, _) =>
+            seen[$"{instrument.Name} {string.Join(' ', labels.ToArray().Select(static l => l.Value))}"] = value);
+        listener.Start();
+        Assert.True(hasAll.Wait(BusNode.Patience, TestContext.Current.CancellationToken));
+        return listener;
     }
 
     [Fact] // siblings: each counter has another value
@@ -800,9 +794,9 @@ public sealed class ClusterTests : IDisposable
         _ = one.Connect("g");
         Pass(1.5);
         Each(2, () => Say(two, "r "));
-        _bus.Loss = 1;
+        Bus.Loss = 1;
         Each(3, () => Say(two, "m "));
-        _bus.Loss = 0;
+        Bus.Loss = 0;
         Each(5, () => Say(one, "p "));
         Each(7, () => one.Link.Listener!.OnEnvelope([]));
         Each(11, () => one.Link.Listener!.OnEnvelope("x"u8));
@@ -814,19 +808,8 @@ public sealed class ClusterTests : IDisposable
         ClusterCounters counters = one.Cluster.ReadCounters();
         Assert.Equal((2L, 3L, 5L, 7L, 11L, 13L), (counters.Received, counters.Missed, counters.Published,
             counters.Refused, counters.UnknownVersions, counters.Dropped));
-        using ManualResetEventSlim hasAll = new();
         Dictionary<string, long> seen = [];
-        using MeterListener listener = new();
-        listener.InstrumentPublished = (instrument, l) =>
-        {
-            if (!instrument.Name.StartsWith("whimbrel.cluster.", StringComparison.Ordinal)) return;
-            l.EnableMeasurementEvents(instrument);
-            if (instrument.Name == "whimbrel.cluster.connection.state") hasAll.Set();
-        };
-        listener.SetMeasurementEventCallback<long>((instrument, value, labels, _) =>
-            seen[$"{instrument.Name} {string.Join(' ', labels.ToArray().Select(static l => l.Value))}"] = value);
-        listener.Start();
-        Assert.True(hasAll.Wait(BusNode.Patience, TestContext.Current.CancellationToken));
+        using MeterListener listener = ListenToInstruments(seen);
         listener.RecordObservableInstruments();
         Assert.Equal((2L, 3L, 5L, 7L, 11L, 13L, counters.PendingBytes), (
             Of("messages", "receive"), Of("gaps", "receive"), Of("messages", "transmit"),
@@ -839,7 +822,7 @@ public sealed class ClusterTests : IDisposable
         {
             for (int i = 0; i < count; i++)
             {
-                _engine.GetLoop(0).Post(action);
+                Engine.GetLoop(0).Post(action);
                 Pass(0.02);
             }
         }
@@ -876,11 +859,11 @@ public sealed class ClusterTests : IDisposable
         (double seconds, string labels) = Assert.Single(seen);
         Assert.Equal("test one", labels);
         Assert.InRange(seconds, 2, 2.1);
-        _engine.GetLoop(0).Post(() => Say(one, "b ")); // in a loop iteration, where the clock is up to date
+        Engine.GetLoop(0).Post(() => Say(one, "b ")); // in a loop iteration, where the clock is up to date
         Pass();
         Assert.Equal("before a b ", atTwo.Heard);
         Assert.Equal((0, "test one"), seen[1]);
-        Assert.Equal(throws ? 2 : 0, _engine.UserExceptionCount);
+        Assert.Equal(throws ? 2 : 0, Engine.UserExceptionCount);
     }
 
     [Theory] // 1, 2, 3, 9: seeds

@@ -41,7 +41,7 @@ public sealed class NodeTableTests
         NodeTable nodes = new();
         nodes.Announce(1, "n", 1_000, 0);
         nodes.Await();
-        nodes.EndAwaiting(5_000); // missing from here on, although it was heard earlier
+        nodes.EndAwaiting(5_000); // missing from here on, although it announced itself earlier
         Assert.False(nodes.Judge(605_000, 1_000, 600_000));
         Assert.True(nodes.IsMissing);
         Assert.True(nodes.Judge(605_001, 1_000, 600_000));

@@ -4,27 +4,8 @@ using Whimbrel.Testing;
 namespace Whimbrel.Tests;
 
 // Nodes that disappear, partitioned servers, and what a restart of the broker may lose, in virtual time.
-public sealed class NodesTests : IDisposable
+public sealed class NodesTests : VirtualNodes
 {
-    private readonly MemoryEngine _engine = new(1, faults: MemoryFaults.None);
-    private readonly MemoryBus _bus = new();
-    private readonly List<TestNode> _nodes = [];
-
-    public void Dispose()
-    {
-        foreach (TestNode node in _nodes) node.End();
-        _engine.Run(_engine.DisposeAsync());
-    }
-
-    private TestNode Node(string name, Func<ClusterOptions, ClusterOptions>? change = null)
-    {
-        TestNode node = new(_engine, _bus, name, change);
-        _nodes.Add(node);
-        return node;
-    }
-
-    private void Pass(double seconds = 0.1) => _engine.RunFor(TimeSpan.FromSeconds(seconds));
-
     private static Func<ClusterOptions, ClusterOptions> With(bool presence) =>
         o => new ClusterOptions
         {
@@ -34,9 +15,6 @@ public sealed class NodesTests : IDisposable
             OnStateChanged = o.OnStateChanged,
             PresenceInterval = TimeSpan.FromSeconds(presence ? 1 : 0)
         };
-
-    private static void Say(TestNode node, string text) =>
-        Assert.Equal(SendResult.Queued, node.Cluster.Group("g").Broadcast(text));
 
     [Theory] // the split brain of two servers: the broker loses nothing, and half of the nodes are on the other server
     [InlineData(false)]
@@ -48,14 +26,14 @@ public sealed class NodesTests : IDisposable
             three = Node("three", With(presence));
         TestNode.Member atTwo = two.Connect("g");
         Pass(3);
-        Assert.All(_nodes, static n => Assert.Equal([ClusterState.Healthy], n.States));
+        Assert.All(Nodes, static n => Assert.Equal([ClusterState.Healthy], n.States));
         one.Link.Link.IsCut = true;
         Pass();
         one.Link.Link.Part = 2;
         one.Link.Link.IsCut = false;
         for (int i = 0; i < 10; i++) Say(one, $"{i} ");
         Pass(9);
-        Assert.All(_nodes, static n => Assert.Equal(ClusterState.Degraded, n.Cluster.State));
+        Assert.All(Nodes, static n => Assert.Equal(ClusterState.Degraded, n.Cluster.State));
         Assert.Contains("part 2 of the bus in memory is reached", one.Cluster.StateReason, StringComparison.Ordinal);
         Assert.Contains("'three', 'two'", one.Cluster.StateReason, StringComparison.Ordinal);
         Assert.Contains("'one'", two.Cluster.StateReason, StringComparison.Ordinal);
@@ -67,7 +45,7 @@ public sealed class NodesTests : IDisposable
         one.Link.Link.Part = 0;
         one.Link.Link.IsCut = false;
         Pass(3);
-        Assert.All(_nodes, static n => Assert.Equal(ClusterState.Healthy, n.Cluster.State));
+        Assert.All(Nodes, static n => Assert.Equal(ClusterState.Healthy, n.Cluster.State));
         // Its latest messages to the other server were published again.
         Assert.Equal("0 1 2 3 4 5 6 7 8 9 ", atTwo.Heard);
         Assert.Empty(two.Gaps);
@@ -79,7 +57,7 @@ public sealed class NodesTests : IDisposable
         TestNode one = Node("one"), two = Node("two"), three = Node("three");
         Pass(3);
         three.End();
-        _nodes.Remove(three);
+        Nodes.Remove(three);
         Pass(30);
         Assert.Equal([ClusterState.Healthy], one.States);
         two.Link.Link.Part = 1; // a crash, as the others see it
@@ -113,7 +91,7 @@ public sealed class NodesTests : IDisposable
         Pass(1.5);
         string all = "";
         int said = 0;
-        _bus.MaxDelay = TimeSpan.FromMilliseconds(20);
+        Bus.MaxDelay = TimeSpan.FromMilliseconds(20);
         for (int restart = 0; restart < 3; restart++)
         {
             Talk(0.5);
@@ -205,7 +183,7 @@ public sealed class NodesTests : IDisposable
         TestNode one = Node("one"), two = Node("two"), three = Node("three");
         TestNode.Member atThree = three.Connect("g");
         Pass(1.5);
-        foreach (TestNode node in _nodes) node.Link.Link.IsCut = true;
+        foreach (TestNode node in Nodes) node.Link.Link.IsCut = true;
         Pass();
         Say(one, "a ");
         one.Link.Link.IsCut = three.Link.Link.IsCut = false;
@@ -217,10 +195,10 @@ public sealed class NodesTests : IDisposable
         Assert.Contains("'two'", one.Cluster.StateReason, StringComparison.Ordinal);
         two.Link.Link.IsCut = false;
         Pass();
-        Assert.All(_nodes, static n => Assert.Equal(ClusterState.Healthy, n.Cluster.State));
+        Assert.All(Nodes, static n => Assert.Equal(ClusterState.Healthy, n.Cluster.State));
         // The next time, a node that has said goodbye meanwhile is not waited for.
         two.End();
-        _nodes.Remove(two);
+        Nodes.Remove(two);
         Pass();
         one.Link.Link.IsCut = true;
         Pass();
@@ -258,7 +236,7 @@ public sealed class NodesTests : IDisposable
             two = Node("two");
         TestNode.Member atTwo = two.Connect("g");
         Pass(1.5);
-        _bus.Loss = 1;
+        Bus.Loss = 1;
         for (int i = 0; i < 9; i++)
         {
             Say(one, $"{i} ");
@@ -267,7 +245,7 @@ public sealed class NodesTests : IDisposable
 
         one.Link.Link.IsCut = true;
         Pass();
-        _bus.Loss = 0;
+        Bus.Loss = 0;
         one.Link.Link.IsCut = false;
         Pass(5);
         // An envelope of 35 bytes counts for 163.

@@ -5,25 +5,9 @@ using Whimbrel.Testing;
 namespace Whimbrel.Tests;
 
 // The contract at the head of RecoverableGroup, by number, in virtual time. Members receive "offset:text ".
-public sealed class RecoverableTests : IDisposable
+public sealed class RecoverableTests : VirtualNodes
 {
-    private readonly MemoryEngine _engine = new(1, faults: MemoryFaults.None);
-    private readonly MemoryBus _bus = new();
-    private readonly List<TestNode> _nodes = [];
     private readonly List<(GroupPosition At, ResumeOutcome Why)> _broken = [];
-
-    public void Dispose()
-    {
-        foreach (TestNode node in _nodes) node.End();
-        _engine.Run(_engine.DisposeAsync());
-    }
-
-    private TestNode Node(string name, Func<ClusterOptions, ClusterOptions>? change = null)
-    {
-        TestNode node = new(_engine, _bus, name, change);
-        _nodes.Add(node);
-        return node;
-    }
 
     private RecoverableGroup Group(TestNode node, HistoryLimits? limits = null, int queueLimitBytes = 4 << 20) =>
         node.Cluster.RecoverableGroup("g", new RecoverableOptions
@@ -35,11 +19,9 @@ public sealed class RecoverableTests : IDisposable
             OnBroken = (_, at, why) => _broken.Add((at, why)),
         });
 
-    private void Pass(double seconds = 0.1) => _engine.RunFor(TimeSpan.FromSeconds(seconds));
-
     private ResumeResult Await(Task<ResumeResult> result)
     {
-        _engine.RunUntil(() => result.IsCompleted);
+        Engine.RunUntil(() => result.IsCompleted);
         return result.GetAwaiter().GetResult();
     }
 
@@ -86,7 +68,7 @@ public sealed class RecoverableTests : IDisposable
         TestNode one = Node("one"), two = Node("two");
         RecoverableGroup atOne = Group(one), atTwo = Group(two);
         TestNode.Member b = Joined(two, atTwo, out _);
-        _bus.Loss = 1;
+        Bus.Loss = 1;
         Say(atOne, "x");
         Pass(1.5);
         Assert.Equal("1:x ", b.Heard);
@@ -126,7 +108,7 @@ public sealed class RecoverableTests : IDisposable
         {
             RecoverableGroup by = random.Next(2) == 0 ? atOne : atTwo;
             for (int i = random.Next(12); i > 0; i--) Say(by, $"{++said}");
-            TestNode node = _nodes[random.Next(2)];
+            TestNode node = Nodes[random.Next(2)];
             if (step > 20 && step % 3 == 0)
             {
                 TestNode.Member member = node.Connect();
@@ -204,7 +186,7 @@ public sealed class RecoverableTests : IDisposable
         Assert.Equal([(start with { Offset = 3 }, ResumeOutcome.Trimmed)], _broken);
         Assert.Equal("4:d 5:e " + rest, b.Heard);
         Assert.Equal(3, two.Cluster.ReadCounters().Missed);
-        _bus.ForgetHistory();
+        Bus.ForgetHistory();
         Say(atOne, "new");
         Pass(1.5);
         Assert.Contains(_broken, b => b.Why == ResumeOutcome.Replaced && b.At.Epoch != start.Epoch && b.At.Offset == 0);
@@ -246,7 +228,7 @@ public sealed class RecoverableTests : IDisposable
             // After the append, before its response.
             one.Server.Engine.GetLoop(0).Post(() => one.Link.Link.IsCut = true);
         }).AsTask();
-        _engine.RunUntil(() => asked.IsCompleted);
+        Engine.RunUntil(() => asked.IsCompleted);
         Pass();
         one.Link.Link.IsCut = false;
         Pass(1.5);
@@ -318,12 +300,12 @@ public sealed class RecoverableTests : IDisposable
                     return SendResult.Queued;
                 },
             });
-        _ = Joined(_nodes[1], atTwo, out _);
+        _ = Joined(Nodes[1], atTwo, out _);
         for (int i = 0; i < count; i++) Say(atOne, $"{i}".PadLeft(length, '-'));
-        _engine.RunUntil(() => given.Count == count || _broken.Count > 0);
+        Engine.RunUntil(() => given.Count == count || _broken.Count > 0);
         Assert.Empty(_broken);
         Assert.Equal(Enumerable.Range(0, count).Select(static i => $"{i}"), given);
-        Assert.Equal(0, _nodes[1].Cluster.ReadCounters().Missed);
+        Assert.Equal(0, Nodes[1].Cluster.ReadCounters().Missed);
     }
 
     [Theory] // 4
@@ -485,7 +467,7 @@ public sealed class RecoverableTests : IDisposable
 
         ReadOnlyMemory<byte>[] bad = ["junk"u8.ToArray(), Array.Empty<byte>(),
             Made("g", [.. key.Select(static _ => (byte)1)]), Made("other", key), Made("g", key)];
-        Assert.True(_bus.Append(Subjects.OfHistory("test", "g"), new HistoryLimits(), bad, 0));
+        Assert.True(Bus.Append(Subjects.OfHistory("test", "g"), new HistoryLimits(), bad, 0));
         Say(group, "x");
         Pass();
         Assert.Equal("5:! 6:x ", a.Heard);
@@ -551,7 +533,7 @@ public sealed class RecoverableTests : IDisposable
         one.Link.Link.IsCut = true;
         Pass();
         Say(group, "x", "y");
-        _engine.Run(one.Cluster.DisposeAsync());
+        Engine.Run(one.Cluster.DisposeAsync());
         Assert.Equal([new ClusterGap("one", "g", 2)], one.Gaps);
         Assert.Equal(SendResult.Full, group.Broadcast("z"));
         Assert.Equal(ResumeOutcome.Unavailable, Await(group.ResumeAsync(one.Connect(), start)).Outcome);
