@@ -53,7 +53,7 @@ internal sealed class InboxStory
     internal int PoolThreads { get; init; } = 1;
 
     /// <summary>
-    /// A close, a shutdown or a stop is among the calls: what is accepted may be lost, and is then counted.
+    /// A close or a stop is among the calls: what is accepted may be lost, and is then counted.
     /// </summary>
     internal bool MayEnd { get; init; }
 
@@ -83,8 +83,6 @@ internal sealed class InboxStory
     }
 
     internal void Close() => _session.Close();
-
-    internal void ShutdownSend() => _session.ShutdownSend();
 
     internal void Stop() => _stopping = _engine.StopAsync().AsTask();
 
@@ -131,19 +129,25 @@ internal sealed class InboxStory
         if (_wire.Incoming.Count > 0 && !_wire.IsClosed) throw new ScheduleException("a request was not read");
         if (MayEnd) return;
         _engine.RunPoolItems();
+        TakeResults();
+        foreach ((Task<bool> task, _) in _marks)
+        {
+            if (!task.IsCompleted) throw new ScheduleException("a SentAsync has not ended");
+        }
+
+        if (_wire.Got.Count != 2 * _accepted.Count) Wrong("bytes are missing");
+    }
+
+    /// <summary>Adds the awaited sends that were queued to the accepted ones.</summary>
+    private void TakeResults()
+    {
         foreach ((Task<SendResult> task, string message) in _waiting)
         {
             if (!task.IsCompleted) throw new ScheduleException($"SendAsync of {message} has not ended");
             if (task.GetAwaiter().GetResult() == SendResult.Queued) _accepted.Add(message);
         }
 
-        foreach ((Task<bool> task, _) in _marks)
-        {
-            if (!task.IsCompleted) throw new ScheduleException("a SentAsync has not ended");
-        }
-
         _waiting.Clear();
-        if (_wire.Got.Count != 2 * _accepted.Count) Wrong("bytes are missing");
     }
 
     private void Check()
@@ -153,12 +157,7 @@ internal sealed class InboxStory
         if (_stopping is not { IsCompletedSuccessfully: true }) throw new ScheduleException("the stop has not ended");
         if (_session.Failure is { } failure) throw new ScheduleException($"a callback threw {failure}");
         if (_session.Ends != 1) throw new ScheduleException($"the session ended {_session.Ends} times");
-        foreach ((Task<SendResult> task, string message) in _waiting)
-        {
-            if (!task.IsCompleted) throw new ScheduleException($"SendAsync of {message} has not ended");
-            if (task.GetAwaiter().GetResult() == SendResult.Queued) _accepted.Add(message);
-        }
-
+        TakeResults();
         string[] got = [.. Encoding.ASCII.GetString([.. _wire.Got]).Chunk(2).Select(static c => new string(c))];
         foreach ((Task<bool> task, string[] before) in _marks)
         {
