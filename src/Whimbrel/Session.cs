@@ -666,7 +666,7 @@ public abstract partial class Session : IConnection
     /// <inheritdoc/>
     public void PauseReceiving()
     {
-        StrandOfThis()?.Pause();
+        StrandOfThis()?.Hold(ReceiveGate.User);
         OnConnectionLoop(static c => c.PauseReceiving());
     }
 
@@ -674,7 +674,7 @@ public abstract partial class Session : IConnection
     public void ResumeReceiving()
     {
         OnConnectionLoop(static c => c.ResumeReceiving());
-        StrandOfThis()?.Resume();
+        StrandOfThis()?.Release(ReceiveGate.User);
     }
 
     /// <summary>

@@ -183,7 +183,7 @@ public sealed class RecycledConnectionTests
             connection.DrainShutdownSend(late);
             connection.DrainClose(late, null);
             friends.DrainLeave(connection, late);
-            connection.ReleaseMailboxHold(late);
+            connection.Release(ReceiveGate.Mailbox, late);
         });
         connection.AbortForeign(new CloseReason(CloseCause.LocalAbort), late);
         engine.RunUntilIdle();

@@ -77,8 +77,8 @@ internal sealed partial class Connection
         ReleaseSends();
         // Inside a callback the session may still read the data (contract 13); then the code after the callback clears
         // it.
-        if (!ReferenceEquals(Loop.ActiveConnection, this)) _tenancy.Unread.Clear();
-        _tenancy.OfferPending = false;
+        if (!ReferenceEquals(Loop.ActiveConnection, this)) _tenancy.Driver.ClearUnread();
+        _tenancy.Driver.ForgetOffer();
         if ((_tenancy.Life.Peer != PeerHalf.Open || PeerSaidAll) && SendQueueIsEmpty
             && _tenancy.Tls is not { CanSend: true })
         {
@@ -297,40 +297,12 @@ internal sealed partial class Connection
         }
 
         host.SessionEnding(session);
-        CallLast(session, reason, wasConnected);
+        SessionDriver.CallLast(this, session, reason, wasConnected);
         session.DetachForGood(_tenancy.BytesReceived, _tenancy.BytesSent);
         Recycle();
         if (session is not Newcomer) Loop.Engine.SessionEnded(session, reason);
         host.SessionEnded(session, reason, wasConnected);
         session.TellEnded(reason);
-    }
-
-    private void CallLast(Session session, CloseReason reason, bool wasConnected)
-    {
-        Loop.EnterCallback(this, wasConnected ? "OnDisconnected" : "OnConnectFailed");
-        try
-        {
-            if (wasConnected) session.CallDisconnected(reason);
-            else session.CallConnectFailed(reason);
-        }
-        catch (Exception e)
-        {
-            TellErrorAfterEnd(session, e, wasConnected ? "OnDisconnected" : "OnConnectFailed");
-        }
-
-        Loop.LeaveCallback();
-    }
-
-    private void TellErrorAfterEnd(Session session, Exception exception, string callback)
-    {
-        try
-        {
-            session.CallError(exception, callback);
-        }
-        catch (Exception second)
-        {
-            Loop.Engine.ReportOnErrorThrew(session, callback, exception, second);
-        }
     }
 
     /// <summary>
@@ -341,7 +313,7 @@ internal sealed partial class Connection
     {
         Generation = (Generation + 1) & ForeignWord.GenerationMask;
         _queue.Recycle(Generation);
-        _tenancy.Unread.Clear();
+        _tenancy.Driver.ClearUnread();
         Go(ConnectionState.Free);
         _tenancy = default;
         ForgetShare();

@@ -17,7 +17,7 @@ internal sealed partial class Connection
         Loop.Mailbox.LeavePosted();
         Loop.LeaveCallback();
         bool wasAwaited = Session.EndPost();
-        if (thrown is not null) FailWith(thrown, name);
+        if (thrown is not null) _tenancy.Driver.Fail(this, thrown, name);
         AfterCallback();
         if (wasAwaited && State == ConnectionState.Closed) Loop.Schedule(this);
     }
@@ -34,9 +34,8 @@ internal sealed partial class Connection
             return false;
         }
 
-        if ((_tenancy.Gate & ReceiveGate.HandOver) == 0) return true;
-        _tenancy.Gate &= ~ReceiveGate.HandOver;
-        _tenancy.OfferPending = false; // the switch delivers the unread data
+        if (!_tenancy.Driver.Release(ReceiveGate.HandOver)) return true;
+        _tenancy.Driver.ForgetOffer(); // the switch delivers the unread data
         Loop.Schedule(this);
         return true;
     }

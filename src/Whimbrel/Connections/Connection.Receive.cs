@@ -1,51 +1,98 @@
+using System.Diagnostics;
 using System.Runtime.CompilerServices;
 using Whimbrel.Buffers;
 using Whimbrel.Diagnostics;
 
 namespace Whimbrel.Connections;
 
-/// <summary>The receiving half: unread bytes, pause, back-pressure, the peer's FIN (contracts 3, 9, 10, 11).</summary>
-internal sealed partial class Connection
+/// <summary>
+/// Receiving on the loop: from the engine's completion to the driver of the session, or to its strand, and back-pressure
+/// to the engine (contracts 9, 10, 11).
+/// </summary>
+internal sealed partial class Connection : IDriverHost
 {
     /// <summary>Input discarded after Close before the connection is reset.</summary>
     private const int LingerLimitBytes = 64 * 1024;
 
+    Loop IDriverHost.Loop => Loop;
+
+    HostShard IDriverHost.Shard => Shard;
+
+    ref OfferedBytes IDriverHost.Offered => ref Loop.Offered;
+
+    bool IDriverHost.IsOver => State > ConnectionState.Open;
+
+    bool IDriverHost.KeepsUnread => TakesInput;
+
+    bool IDriverHost.IsPeerDone => _tenancy.Life.PeerHasFinished;
+
     internal long BytesReceived => _tenancy.BytesReceived;
 
-    internal int UnreadCount => _tenancy.Unread.Length;
+    internal int UnreadCount => _tenancy.Driver.UnreadCount;
 
     /// <summary>
-    /// Its session looks at what is received where it lies. What is copied for the pool, a stream or a body, or decrypted first, is not more
-    /// at a time than their limits say.
+    /// True if the session reads received data in place. Data that is copied for the pool, a stream or a body, or that
+    /// is decrypted first, arrives in parts of the size that their limits allow.
     /// </summary>
-    internal bool TakesLargeBlocks => _tenancy.Gate == ReceiveGate.None && _tenancy.Tls is null && Strand is null
-        && !_tenancy.OfferOwed && _tenancy.Session.TakesLargeBlocks;
+    internal bool TakesLargeBlocks => IsReading && _tenancy.Tls is null && Strand is null
+        && !_tenancy.OfferOwed && Session.TakesLargeBlocks;
 
-    internal bool IsPaused => (_tenancy.Gate & ReceiveGate.User) != 0;
+    internal bool IsPaused => _tenancy.Driver.IsHeld(ReceiveGate.User);
 
-    /// <summary>Open, and neither closed nor paused, handed over or held back by what its session has done. False on the pool, where the strand knows. Loop's thread.</summary>
+    /// <summary>
+    /// True if a callback on the loop may consume more data: the connection is open, and its session has not paused,
+    /// handed over or filled the queue. False on the pool, where the strand decides.
+    /// </summary>
     internal bool TakesMore => State == ConnectionState.Open && WasConnected && Strand is null
-        && _tenancy.Gate == ReceiveGate.None && !HasNext && PendingHere <= HoldMark;
+        && IsReading && !HasNext && PendingHere <= HoldMark;
 
-    /// <summary>Not read because another loop has not caught up with what its session sent there.</summary>
-    internal bool IsHeldForMailbox => (_tenancy.Gate & ReceiveGate.Mailbox) != 0;
+    /// <summary>True if another loop has not processed yet what this session has sent there.</summary>
+    internal bool IsHeldForMailbox => _tenancy.Driver.IsHeld(ReceiveGate.Mailbox);
 
-    /// <summary>Not read because of its own full queue (contract 9).</summary>
-    internal bool IsAboveHighWaterMark => (_tenancy.Gate & ReceiveGate.BackPressure) != 0;
+    /// <summary>True if the connection is not read because of its own full queue (contract 9).</summary>
+    internal bool IsAboveHighWaterMark => _tenancy.Driver.IsHeld(ReceiveGate.BackPressure);
 
-    // Back-pressure: reading, and what was left unread, go on when no more than this is pending.
-
-    /// <summary>Above this a session's own callbacks are held back: 256 KiB, or a quarter of a smaller limit.</summary>
+    /// <summary>High-water mark of a session's own callbacks: 256 KiB, or a quarter of a smaller limit.</summary>
     internal long HoldMark => Math.Min(BackPressureMark, _queue.Limit / 4);
 
-    private bool WaitsForQueue => _tenancy.OfferOwed || (_tenancy.Gate & ReceiveGate.BackPressure) != 0;
+    private bool IsReading => _tenancy.Driver.Gate == ReceiveGate.None;
 
-    /// <summary>The running callback has seen that something is pending: what it leaves unread, it leaves because of that.</summary>
-    internal void KnowsOfQueue() => _tenancy.KnowsOfQueue = true;
+    private bool WaitsForQueue => _tenancy.OfferOwed || IsAboveHighWaterMark;
 
-    /// <summary>Reading stops because of what is pending. With <paramref name="untilEmpty"/> it does not help that only a part of it leaves.</summary>
+    /// <summary>Records that the running callback has seen pending bytes.</summary>
+    internal void KnowsOfQueue() => _tenancy.Driver.SeesQueue();
+
+    internal void SetMinimumBytes(int count) => _tenancy.Driver.SetMinimumBytes(count, Shard.Options);
+
+    // ------------------------------------------------------------------ callbacks of the driver
+
+    void IDriverHost.Enter(string callback) => Loop.EnterCallback(this, callback);
+
+    void IDriverHost.Leave() => Loop.LeaveCallback();
+
+    void IDriverHost.Flush()
+    {
+    }
+
+    void IDriverHost.AfterCallback() => AfterCallback();
+
+    void IDriverHost.AbortWith(CloseReason reason) => AbortWith(reason);
+
+    long IDriverHost.BeginOffer(out bool hasPending)
+    {
+        Shard.MessagesReceived++;
+        hasPending = _queue.Queued > 0;
+        return _queue.Queued + _tenancy.BytesSent;
+    }
+
+    bool IDriverHost.HasFilledQueue(long mark) => _queue.Queued is var queued && queued > HoldMark
+        && queued + _tenancy.BytesSent > mark && Shard.Host.BackPressure;
+
+    void IDriverHost.HoldBack(bool untilEmpty) => HoldBack(untilEmpty);
+
     private void HoldBack(bool untilEmpty)
     {
+        // For "until empty", it does not help if a part of the queue is sent.
         _tenancy.GoesOnAt = untilEmpty ? 0 : Math.Max(0, (HoldMark / 4) - 1);
         if (Shard.Host.BackPressure) Shut(ReceiveGate.BackPressure);
         else _tenancy.OfferOwed = true;
@@ -54,13 +101,16 @@ internal sealed partial class Connection
 
     private void EndBackPressure()
     {
+        Debug.Assert(WaitsForQueue, "a hold ends once");
         _tenancy.OfferOwed = false;
-        if (Strand is null && _tenancy.Unread.Length > 0) _tenancy.OfferPending = true;
+        if (UnreadCount > 0) _tenancy.Driver.OfferAgain();
         Open(ReceiveGate.BackPressure);
         Loop.Schedule(this);
-        // Last: the session on the pool may run at once, and must not find itself held back still.
+        // Last, because the session may run on the pool at once, and must not find the hold of the connection.
         Strand?.ReleaseBackPressure();
     }
+
+    // ------------------------------------------------------------------ received data
 
     /// <summary>The engine received these bytes. Valid during the call.</summary>
     internal void CompleteReceive(ReadOnlySpan<byte> data)
@@ -70,24 +120,31 @@ internal sealed partial class Connection
         else Deliver(data);
     }
 
-    /// <summary>So much at a time is much for it: the next is spliced, or received into another block than the engine's.</summary>
-    /// <param name="room">So many have room in that one.</param>
+    /// <summary>
+    /// Returns the size of a receive from which on the next one is spliced, or uses <see cref="BulkBuffer"/>.
+    /// </summary>
+    /// <param name="room">Capacity of the engine's block.</param>
     internal int MuchFrom(int room) =>
         IsPiped ? Duct.FromBytes
         : Strand is not null && _tenancy.Tls is null ? StrandBlock.ReceivedFromBytes
         : Session.LendsRoom ? PipeSegments.BulkBytes
         : TakesLargeBlocks ? room : int.MaxValue;
 
-    /// <summary>Into what comes much at a time: blocks for the pool, the session's memory, the large block of the loop. Null: the engine's, since something stands before those bytes, or changes them.</summary>
+    /// <summary>
+    /// Returns the buffer for large receives: blocks for the pool, memory of the session, or the large block of the
+    /// loop. Null: the block of the engine, because unread data precedes the received data, or TLS changes it.
+    /// </summary>
     internal IReceiveBuffer? BulkBuffer(LargeBlock large)
     {
-        if (_tenancy.Gate != ReceiveGate.None || _tenancy.Tls is not null || State != ConnectionState.Open) return null;
-        bool isNext = _tenancy.Unread.Length == 0;
+        if (!IsReading || _tenancy.Tls is not null || State != ConnectionState.Open) return null;
+        bool isNext = UnreadCount == 0;
         if (Strand is { } strand) return isNext ? strand : null;
         return isNext && Session.LendsRoom ? Session : TakesLargeBlocks ? large : null;
     }
 
-    /// <summary>The engine received this for the pool, by <see cref="BulkBuffer"/>. The block is no longer the engine's.</summary>
+    /// <summary>
+    /// Called when the engine has received data for the pool by <see cref="BulkBuffer"/>. The connection owns the block.
+    /// </summary>
     internal void CompleteReceive(StrandBlock block)
     {
         if (block.Length < StrandBlock.ReceivedFromBytes && !block.IsSessions)
@@ -112,7 +169,7 @@ internal sealed partial class Connection
         Loop.FlushIfMany();
     }
 
-    /// <summary>Plain bytes, or those that the layer made plain.</summary>
+    /// <summary>Delivers plaintext to the session, or to its strand.</summary>
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     internal void Deliver(ReadOnlySpan<byte> data)
     {
@@ -124,113 +181,9 @@ internal sealed partial class Connection
             return;
         }
 
-        if (_tenancy.Gate != ReceiveGate.None)
-        {
-            // The engine received them before StopReceive: kept, and delivered first after resume.
-            _tenancy.Unread.Append(data);
-            _tenancy.OfferPending = true;
-            return;
-        }
-
-        if (_tenancy.Unread.Length == 0 && data.Length >= _tenancy.AtLeast)
-        {
-            int taken = Offer(data);
-            if (State is not (ConnectionState.Open or ConnectionState.Concluding)) return;
-            _tenancy.Unread.Append(data[taken..]);
-            AfterOffer(taken);
-        }
-        else
-        {
-            _tenancy.Unread.Append(data);
-            OfferUnread();
-        }
-
+        if (Strand is not { } strand) _tenancy.Driver.Deliver(this, data);
+        else if (strand.Add(data)) Shut(ReceiveGate.Pool);
         Loop.FlushIfMany();
-    }
-
-    /// <summary>Offers what is unread, if it is enough for the session.</summary>
-    private void OfferUnread()
-    {
-        if (_tenancy.Unread.Length == 0) return;
-        // While the FIN is held back, its own offer is still to come (PeerFinished).
-        if (_tenancy.Unread.Length < _tenancy.AtLeast && !_tenancy.Life.PeerHasFinished) return;
-        int taken = Offer(_tenancy.Unread.Span);
-        if (State is not (ConnectionState.Open or ConnectionState.Concluding))
-        {
-            _tenancy.Unread.Clear();
-            return;
-        }
-
-        _tenancy.Unread.Consume(taken);
-        AfterOffer(taken);
-    }
-
-    /// <summary>One call of OnData, with the natural back-pressure around it (contract 9).</summary>
-    private int Offer(ReadOnlySpan<byte> data)
-    {
-        if (Strand is { } strand)
-        {
-            if (strand.Add(data)) Shut(ReceiveGate.Pool);
-            return data.Length;
-        }
-
-        long before = _queue.Queued;
-        long sentBefore = _tenancy.BytesSent;
-        _tenancy.KnowsOfQueue = false;
-        _tenancy.AtLeast = 0;
-        Shard.MessagesReceived++;
-        int taken;
-        Loop.EnterCallback(this, "OnReceived");
-        Loop.Offered.Begin(ref data);
-        try
-        {
-            taken = Session.CallUnread(data);
-            if ((uint)taken > (uint)data.Length) Throw.State($"OnData returned {taken} for {data.Length} bytes.");
-        }
-        catch (Exception e)
-        {
-            Loop.Offered.End();
-            Loop.LeaveCallback();
-            FailWith(e, "OnReceived");
-            return 0;
-        }
-
-        Loop.Offered.End();
-        Loop.LeaveCallback();
-        long after = _queue.Queued;
-        if (after > HoldMark && after + (_tenancy.BytesSent - sentBefore) > before && Shard.Host.BackPressure)
-            HoldBack(untilEmpty: false);
-        // Left because of what is pending, if that can be: whoever finds nothing pending and takes nothing waits for more bytes.
-        else if (_tenancy.KnowsOfQueue && taken < data.Length && (taken > 0 || before > 0)
-            && State == ConnectionState.Open)
-            HoldBack(untilEmpty: true);
-        return taken;
-    }
-
-    private void AfterOffer(int taken)
-    {
-        if (taken == 0 && _tenancy.Unread.Length >= Shard.Options.CommonLimits.UnreadBytes
-            && (_tenancy.Gate & ReceiveGate.Reader) == 0)
-        {
-            Host.NoteUnreadLimit(Session, _tenancy.Unread.Length);
-            Fail(new CloseReason(CloseCause.UnreadLimit));
-            return;
-        }
-
-        if (_tenancy.Next is not null || IsUpgrading) AfterCallback();
-    }
-
-    internal void SetMinimumBytes(int count)
-    {
-        CheckMinimumBytes(count, Shard.Options);
-        _tenancy.AtLeast = count;
-    }
-
-    internal static void CheckMinimumBytes(int count, ConnectionOptions options)
-    {
-        if (count < 1 || count > options.CommonLimits.UnreadBytes)
-            Throw.OutOfRange(nameof(count), count,
-                $"between 1 and Limits.UnreadBytes ({options.CommonLimits.UnreadBytes})");
     }
 
     // ------------------------------------------------------------------ the peer's end
@@ -268,33 +221,29 @@ internal sealed partial class Connection
         }
     }
 
-    /// <summary>What was received before it is offered again, now or later: the peer's end waits for that (contract
-    /// 3).</summary>
-    private bool OffersFirst => _tenancy.OfferPending || _tenancy.OfferOwed;
+    /// <summary>True if unread data is passed again, now or later: the peer's FIN waits (contract 3).</summary>
+    private bool OffersFirst => _tenancy.Driver.OffersAgain || _tenancy.OfferOwed;
 
     internal void PeersEndArrived()
     {
-        if (_tenancy.Gate != ReceiveGate.None || OffersFirst) _tenancy.Life.HoldPeersEnd();
+        if (!IsReading || OffersFirst) _tenancy.Life.HoldPeersEnd();
         else PeerFinished();
     }
 
     private void PeerFinished()
     {
         _tenancy.Life.PeerFinishes();
-        _tenancy.Gate |= ReceiveGate.Finished;
+        _tenancy.Driver.Hold(ReceiveGate.Finished);
         if (Strand is { } strand)
         {
             strand.Finish();
             return;
         }
 
-        // What the session wanted more of before looking at it: there is no more (contract 3).
-        if (_tenancy.AtLeast > 0) OfferUnread();
-        if (State != ConnectionState.Open) return;
-        if (_tenancy.Gate != ReceiveGate.Finished || OffersFirst)
+        if (!_tenancy.Driver.DeliverLast(this) || _tenancy.OfferOwed)
         {
-            // It was paused by that, or is to be offered the rest: the end waits (contracts 3, 10).
-            _tenancy.Gate &= ~ReceiveGate.Finished;
+            if (State != ConnectionState.Open) return;
+            _tenancy.Driver.Release(ReceiveGate.Finished);
             _tenancy.Life.HoldPeersEnd();
             return;
         }
@@ -324,8 +273,8 @@ internal sealed partial class Connection
 
     internal void DiscardInput(int count)
     {
-        // While draining the peer may go on sending: not reading it could keep it from reading us. After our FIN it may
-        // not go on for long.
+        // While draining, the peer may continue to send: a peer that is not read might not read either. After the own
+        // FIN there is a limit.
         if (State != ConnectionState.Lingering) return;
         _tenancy.Discarded += count;
         if (_tenancy.Discarded > LingerLimitBytes)
@@ -345,68 +294,50 @@ internal sealed partial class Connection
 
     internal void ResumeReceiving() => Open(ReceiveGate.User);
 
-    /// <summary>Inside a callback: unconsumed data is for a reader, which requests it by <see cref="DeliverAgain"/>.</summary>
-    internal void HoldForReader()
+    /// <summary>Stops deliveries, and reading, for a reason that the session or another loop releases.</summary>
+    internal void HoldFor(ReceiveGate reason)
     {
-        if (State == ConnectionState.Open) Shut(ReceiveGate.Reader);
-    }
-
-    /// <summary>What is unread comes again, also what the running callback leaves.</summary>
-    internal void DeliverAgain()
-    {
-        if (State != ConnectionState.Open) return;
-        Open(ReceiveGate.Reader);
-        _tenancy.OfferPending = true;
-        Loop.Schedule(this);
-    }
-
-    /// <summary>Inside the callback that goes on after it has returned.</summary>
-    internal void HoldForCallback()
-    {
-        if (State == ConnectionState.Open) Shut(ReceiveGate.Callback);
+        if (State == ConnectionState.Open) Shut(reason);
     }
 
     internal void ReleaseCallback() => Open(ReceiveGate.Callback);
 
-    /// <summary>The next session is not held by what the one before had begun.</summary>
-    private void EndHoldsOfSession()
+    /// <summary>Ends a hold that another thread ends, unless the connection has ended meanwhile.</summary>
+    internal void Release(ReceiveGate reason, uint generation)
     {
-        if ((_tenancy.Gate & (ReceiveGate.Reader | ReceiveGate.Callback)) == 0) return;
+        if (generation == Generation) Open(reason);
+    }
+
+    /// <summary>Passes unread data again, also data that the running callback leaves.</summary>
+    internal void DeliverAgain()
+    {
+        if (State != ConnectionState.Open) return;
         Open(ReceiveGate.Reader);
-        Open(ReceiveGate.Callback);
-        _tenancy.OfferPending = false; // the switch offers what is unread
-    }
-
-    internal void HoldForMailbox()
-    {
-        if (State == ConnectionState.Open) Shut(ReceiveGate.Mailbox);
-    }
-
-    internal void ReleaseMailboxHold(uint generation)
-    {
-        if (generation == Generation) Open(ReceiveGate.Mailbox);
+        _tenancy.Driver.OfferAgain();
+        Loop.Schedule(this);
     }
 
     private void Shut(ReceiveGate reason)
     {
-        if (_tenancy.Gate == ReceiveGate.None) CountHeldTime(isShut: true);
-        _tenancy.Gate |= reason;
+        if (IsReading) CountHeldTime(isShut: true);
+        _tenancy.Driver.Hold(reason);
         UpdateReceiving();
     }
 
-    private void Open(ReceiveGate reason)
+    private void Open(ReceiveGate reasons)
     {
-        if ((_tenancy.Gate & reason) == 0) return;
-        _tenancy.Gate &= ~reason;
-        if (_tenancy.Gate == ReceiveGate.None) CountHeldTime(isShut: false);
+        if (!_tenancy.Driver.Release(reasons)) return;
+        if (IsReading) CountHeldTime(isShut: false);
         if (State != ConnectionState.Open) return;
-        if (reason is ReceiveGate.User or ReceiveGate.Callback && _tenancy.Unread.Length > 0)
-            _tenancy.OfferPending = true;
-        // Not here: this may be inside a callback. The completion phase offers what is unread, then reads on.
+        if ((reasons & (ReceiveGate.User | ReceiveGate.Callback)) != 0 && UnreadCount > 0)
+            _tenancy.Driver.OfferAgain();
+        // This may be inside a callback. The completion phase passes the unread data, then reads.
         Loop.Schedule(this);
     }
 
-    /// <summary>Makes the engine read exactly when the gate is open; with bytes or a FIN held back it waits for those.</summary>
+    /// <summary>
+    /// Starts or stops reading: the engine reads if nothing is held. Unread data or a FIN that waits comes first.
+    /// </summary>
     internal void UpdateReceiving()
     {
         bool wanted = State switch

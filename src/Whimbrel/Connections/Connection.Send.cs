@@ -183,7 +183,7 @@ internal sealed unsafe partial class Connection
         if (!_queue.MayEverFit(length)) Throw.TooLarge(length, _queue.Limit, Session.BroadcastRefusal is not null);
         if (_operationCount > 0)
         {
-            _tenancy.KnowsOfQueue = true;
+            KnowsOfQueue();
             return SendResult.Full;
         }
 
@@ -191,7 +191,7 @@ internal sealed unsafe partial class Connection
         if (_tenancy.SendError != 0 || State != ConnectionState.Open) return SendResult.Closed;
         // What was offered may have made room for somebody who waited longer.
         if (_operationCount == 0 && _queue.HasRoomFor(length)) return SendResult.Queued;
-        _tenancy.KnowsOfQueue = true;
+        KnowsOfQueue();
         return OverLimit();
     }
 

@@ -14,8 +14,8 @@ internal sealed partial class Connection
     /// target. Null if the data must be received here.
     /// </summary>
     internal Connection? SpliceTarget =>
-        State == ConnectionState.Open && _tenancy.Gate == ReceiveGate.None && !_tenancy.OfferPending
-        && !_tenancy.OfferOwed && _tenancy.Unread.Length == 0 && _tenancy.AtLeast == 0
+        State == ConnectionState.Open && MayDeliver
+        && !_tenancy.OfferOwed && UnreadCount == 0 && !_tenancy.Driver.HasMinimum
             && _tenancy.Tls is null && Strand is null && !MayHaveDuplicate ? Session.Piping?.SpliceTarget : null;
 
     /// <summary>

@@ -129,24 +129,11 @@ internal sealed unsafe partial class Connection
         Loop.Schedule(this);
     }
 
-    /// <summary>So little waits for the pool that reading goes on.</summary>
-    internal void ReleaseStrandHold(uint generation)
-    {
-        if (generation == Generation) Open(ReceiveGate.Pool);
-    }
-
     /// <summary>The next session takes over; its strand waits for that. When the connection is ending, it ends with the old one.</summary>
     internal void SwitchForStrand(Session next, uint generation)
     {
         if (generation != Generation || (State != ConnectionState.Open && !IsBeginning)) return;
-        Session old = Session;
-        CancelSessionTimers();
-        old.DetachForHandOver();
-        EndFeeds(new CloseReason(CloseCause.HandedOver));
-        next.AttachByHandOver(this, old);
-        _tenancy.Session = next;
-        ChangeHooks(next);
-        Shard.Host.SessionReplaced(old, next);
+        ReplaceSession(next);
         Strand!.PostHandedOver(next, WasConnected);
         LookInNextTurn();
         if (_tenancy.Life.Heard == Heard.ServerStopping) Strand.Tell(SessionCallback.ServerStopping);

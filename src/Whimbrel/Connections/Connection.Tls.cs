@@ -65,7 +65,7 @@ internal sealed partial class Connection
 
         newcomer.DetachForHandOver();
         session.AttachByHandOver(this, newcomer);
-        _tenancy.Session = session;
+        _tenancy.Driver.Replace(session);
         ChangeHooks(session);
         GiveStrand(session);
         Loop.Engine.SessionBegan(session);
@@ -140,7 +140,7 @@ internal sealed partial class Connection
         // Data received before is delivered, as before a reset. After it, the strand calls OnDisconnecting and
         // OnDisconnected.
         else if (Strand is not null && WasConnected) _tenancy.Life.Hears(Heard.Disconnecting);
-        _tenancy.OfferPending = false;
+        _tenancy.Driver.ForgetOffer();
         _tenancy.Life.DropPeersEnd();
         if (atOnce || _tenancy.SendError != 0)
         {
@@ -149,7 +149,7 @@ internal sealed partial class Connection
             return;
         }
 
-        if (!ReferenceEquals(Loop.ActiveConnection, this)) _tenancy.Unread.Clear();
+        if (!ReferenceEquals(Loop.ActiveConnection, this)) _tenancy.Driver.ClearUnread();
         Go(ConnectionState.Draining);
         StartDeadline(s_alertTime);
         UpdateReceiving();
@@ -234,11 +234,6 @@ internal sealed partial class Connection
             return;
         }
 
-        UnreadStore all = upgrade.Rest;
-        upgrade.Rest = default;
-        all.Append(_tenancy.Unread.Span);
-        _tenancy.Unread.Clear();
-        _tenancy.Unread = all;
         tls.BecomeDue();
         StartUpgrade(tls);
     }
@@ -261,17 +256,26 @@ internal sealed partial class Connection
     /// </summary>
     private void StartUpgrade(TlsTransport tls)
     {
-        if (State is not (ConnectionState.Open or ConnectionState.Concluding)) return;
-        _tenancy.OfferPending = false;
-        if (_tenancy.Unread.Length > 0 && tls.Upgrade!.Unread == UnreadBytes.Refuse)
+        TlsUpgrade upgrade = tls.Upgrade!;
+        if (State is not (ConnectionState.Open or ConnectionState.Concluding))
         {
-            tls.Fail(new TlsFault(TlsFailure.UnreadBeforeUpgrade, $"{_tenancy.Unread.Length} bytes that came in "
+            upgrade.Rest.Clear();
+            return;
+        }
+
+        _tenancy.Driver.ForgetOffer();
+        if (Strand is null) upgrade.Rest = _tenancy.Driver.TakeUnread();
+        if (upgrade.Rest.Length > 0 && upgrade.Unread == UnreadBytes.Refuse)
+        {
+            int count = upgrade.Rest.Length;
+            upgrade.Rest.Clear();
+            tls.Fail(new TlsFault(TlsFailure.UnreadBeforeUpgrade, $"{count} bytes that came in "
                 + $"the clear were left unread before the upgrade to TLS; an attacker may have put them there "
                 + $"(UnreadBytes.PassToTls takes them as the beginning of the handshake)"));
             return;
         }
 
-        tls.PutInFront(ref _tenancy.Unread);
+        tls.PutInFront(ref upgrade.Rest);
         tls.Greet();
     }
 
@@ -282,7 +286,9 @@ internal sealed partial class Connection
         State is ConnectionState.Open or ConnectionState.Handshaking or ConnectionState.Concluding;
 
     /// <summary>True if more data may be delivered to the session now.</summary>
-    internal bool MayDeliver => _tenancy.Gate == ReceiveGate.None && !_tenancy.OfferPending;
+    internal bool MayDeliver => IsReading && !_tenancy.Driver.OffersAgain;
+
+    private bool MayOffer => _tenancy.Driver.Gate is ReceiveGate.None or ReceiveGate.Finished;
 
     /// <summary>Queued plaintext.</summary>
     internal ref SendQueue Queue => ref _queue;

@@ -28,7 +28,7 @@ internal sealed partial class Connection : Resident
 
     internal ConnectionState State => _tenancy.Life.State;
 
-    internal Session Session => _tenancy.Session;
+    internal Session Session => _tenancy.Driver.Session;
 
     internal ConnectionHost Host => Shard.Host;
 
@@ -90,9 +90,8 @@ internal sealed partial class Connection : Resident
     internal void Begin(HostShard shard, Session session, long id, EndPoint? local, PeerAddress remote)
     {
         _tenancy.Shard = shard;
-        _tenancy.Session = session;
+        _tenancy.Driver.Begin(session, ReceiveGate.NotOpen);
         Go(ConnectionState.Connecting);
-        _tenancy.Gate = ReceiveGate.NotOpen;
         _queue.Limit = shard.Options.CommonLimits.SendBytes;
         _queue.AllowsLarge = shard.Options.CommonLimits.AllowLargeMessages;
         _tenancy.Hooks = shard.HooksOf(session);
@@ -185,7 +184,7 @@ internal sealed partial class Connection : Resident
         if (State != ConnectionState.Open) TakeSends();
         _tenancy.Life.Hears(Heard.Connected);
         // Other bits stay set: a pause in OnConnecting continues (contract 10).
-        _tenancy.Gate &= ~ReceiveGate.NotOpen;
+        _tenancy.Driver.Release(ReceiveGate.NotOpen);
         CountHeldTime(isShut: true);
         Shard.Members.Add(this);
         Session.SetConnectedAt(Loop.Engine.UtcNow);
@@ -223,60 +222,13 @@ internal sealed partial class Connection : Resident
         return true;
     }
 
-    /// <summary>
-    /// Calls one override. Its exception is passed to OnError and ends this connection only (contract 4).
-    /// </summary>
-    private void Call(SessionCallback callback, object? argument = null)
-    {
-        Exception? thrown = null;
-        Loop.EnterCallback(this, callback.Name);
-        try
-        {
-            callback.Call(Session, argument);
-        }
-        catch (Exception e)
-        {
-            thrown = e;
-        }
-
-        Loop.LeaveCallback();
-        if (thrown is not null) FailWith(thrown, callback.Name);
-        callback.Behind?.Invoke(Host, Session, argument, State > ConnectionState.Open);
-    }
-
-    /// <summary>
-    /// Calls OnError after an exception, then ends the connection. Exceptions of OnError are caught too.
-    /// </summary>
-    private void FailWith(Exception exception, string callback)
-    {
-        Loop.EnterCallback(this, "OnError");
-        try
-        {
-            Session.CallError(exception, callback);
-        }
-        catch (Exception second)
-        {
-            Loop.Engine.ReportOnErrorThrew(Session, callback, exception, second);
-        }
-
-        _tenancy.Next = null;
-        try
-        {
-            Session.CallEndAfterException(exception);
-        }
-        catch (Exception second)
-        {
-            Loop.Engine.ReportException("EndAfterException", second);
-            AbortWith(new CloseReason(CloseCause.UserException, 0, exception));
-        }
-
-        Loop.LeaveCallback();
-    }
+    private void Call(SessionCallback callback, object? argument = null) =>
+        _tenancy.Driver.Call(this, callback, argument);
 
     /// <summary>Carries out requests of a callback that must not take effect inside it.</summary>
     private void AfterCallback()
     {
-        while (_tenancy.Next is not null && (State == ConnectionState.Open || IsBeginning) && MaySwitch())
+        while (HasNext && (State == ConnectionState.Open || IsBeginning) && MaySwitch())
             SwitchSession();
         if (_tenancy.Tls is { Phase: TlsPhase.Due } tls) StartUpgrade(tls);
     }
@@ -284,79 +236,59 @@ internal sealed partial class Connection : Resident
     // ------------------------------------------------------------------ hand-over (contract 15)
 
     /// <summary>True if an earlier callback has handed over, and posts to its session run first.</summary>
-    internal bool IsHandingOver => (_tenancy.Gate & ReceiveGate.HandOver) != 0;
+    internal bool IsHandingOver => _tenancy.Driver.IsHeld(ReceiveGate.HandOver);
 
     /// <summary>True if the running callback has handed over.</summary>
-    internal bool HasNext => _tenancy.Next is not null;
+    internal bool HasNext => _tenancy.Driver.Next is not null;
 
     internal void HandOver(Session next, bool holdsSends)
     {
         if (State != ConnectionState.Open && !IsBeginning) return;
-        _tenancy.Next = next;
+        _tenancy.Driver.HandOver(next);
         if (holdsSends) HoldSends();
         if (!ReferenceEquals(Loop.ActiveConnection, this)) Loop.Schedule(this);
     }
 
     private void SwitchSession()
     {
-        Session old = Session;
-        Session next = _tenancy.Next!;
-        _tenancy.Next = null;
-        CancelSessionTimers();
-        _tenancy.AtLeast = 0;
-        EndHoldsOfSession();
-        // Detached first, so that actions of the old session in its last callback do not reach the connection. It has
-        // ended and must not end twice (contract 1).
-        old.DetachForHandOver();
-        EndFeeds(new CloseReason(CloseCause.HandedOver));
-        next.AttachByHandOver(this, old);
-        _tenancy.Session = next;
-        if (WasConnected) next.StartPosts();
-        ChangeHooks(next);
-        Shard.Host.SessionReplaced(old, next);
-        Exception? thrown = TellHandedOver(old);
+        Session old = ReplaceSession(_tenancy.Driver.TakeNext());
+        if (_tenancy.Driver.IsHeld(ReceiveGate.Reader | ReceiveGate.Callback))
+        {
+            // The next session is not held by the reader of this one.
+            Open(ReceiveGate.Reader | ReceiveGate.Callback);
+            _tenancy.Driver.ForgetOffer();
+        }
+
+        if (WasConnected) Session.StartPosts();
+        Exception? thrown = SessionDriver.CallHandedOver(this, old, WasConnected);
         // Also if the connection has ended meanwhile, because the next session must begin before it ends. Before the
         // connection is open, OnConnected is still to come, and the next session gets it.
         if (WasConnected) Call(SessionCallback.ConnectedByHandOver);
-        if (_tenancy.Next is null) ReleaseSends();
+        if (!HasNext) ReleaseSends();
         if (thrown is not null) AbortWith(new CloseReason(CloseCause.UserException, 0, thrown));
         if (!WasConnected) return;
         LookInNextTurn();
         if (_tenancy.Life.Heard == Heard.ServerStopping && State == ConnectionState.Open)
             Call(SessionCallback.ServerStopping);
-        if (State != ConnectionState.Open || _tenancy.Unread.Length == 0 || IsUpgrading) return;
-        if (_tenancy.Next is null && _tenancy.Gate is ReceiveGate.None or ReceiveGate.Finished) OfferUnread();
-        else _tenancy.OfferPending = true;
+        if (State != ConnectionState.Open || UnreadCount == 0 || IsUpgrading) return;
+        if (!HasNext && MayOffer) _tenancy.Driver.OfferUnread(this);
+        else _tenancy.Driver.OfferAgain();
     }
 
-    private Exception? TellHandedOver(Session old)
+    /// <summary>Gives the connection to the next session. Returns the old one, which is not notified yet.</summary>
+    private Session ReplaceSession(Session next)
     {
-        Exception? thrown = null;
-        Loop.EnterCallback(this, WasConnected ? "OnDisconnected" : "OnConnectFailed");
-        try
-        {
-            if (WasConnected) old.CallDisconnecting(new CloseReason(CloseCause.HandedOver));
-        }
-        catch (Exception e)
-        {
-            thrown = e;
-            TellErrorAfterEnd(old, e, "OnDisconnecting");
-        }
-
-        try
-        {
-            if (WasConnected) old.CallDisconnected(new CloseReason(CloseCause.HandedOver));
-            else old.CallConnectFailed(new CloseReason(CloseCause.HandedOver));
-        }
-        catch (Exception e)
-        {
-            thrown = e;
-            TellErrorAfterEnd(old, e, WasConnected ? "OnDisconnected" : "OnConnectFailed");
-        }
-
-        Loop.LeaveCallback();
-        old.TellEnded(new CloseReason(CloseCause.HandedOver));
-        return thrown;
+        Session old = Session;
+        CancelSessionTimers();
+        // Detached first, so that actions of the old session in its last callback do not reach the connection. It has
+        // ended and must not end twice (contract 1).
+        old.DetachForHandOver();
+        EndFeeds(new CloseReason(CloseCause.HandedOver));
+        next.AttachByHandOver(this, old);
+        _tenancy.Driver.Replace(next);
+        ChangeHooks(next);
+        Shard.Host.SessionReplaced(old, next);
+        return old;
     }
 
     // ------------------------------------------------------------------ timers of the session
@@ -479,7 +411,7 @@ internal sealed partial class Connection : Resident
         }
 
         UseRoom();
-        if (_tenancy.Next is not null || IsUpgrading)
+        if (HasNext || IsUpgrading)
         {
             AfterCallback();
             if (State != ConnectionState.Open) return;
@@ -491,17 +423,17 @@ internal sealed partial class Connection : Resident
             if (State != ConnectionState.Open) return;
         }
 
-        if (_tenancy.SendError != 0 && _tenancy.Gate != ReceiveGate.None)
+        if (_tenancy.SendError != 0 && !IsReading)
         {
             // The remaining data will not be read, so the connection ends now (contract 10).
             Fail(new CloseReason(Diagnostics.ErrorText.CauseOf(_tenancy.SendError), _tenancy.SendError));
             return;
         }
 
-        if (_tenancy.OfferPending && !IsUpgrading && _tenancy.Gate is ReceiveGate.None or ReceiveGate.Finished)
+        if (_tenancy.Driver.OffersAgain && !IsUpgrading && MayOffer)
         {
-            _tenancy.OfferPending = false;
-            OfferUnread();
+            _tenancy.Driver.ForgetOffer();
+            _tenancy.Driver.OfferUnread(this);
             if (State != ConnectionState.Open) return;
         }
 
@@ -511,7 +443,7 @@ internal sealed partial class Connection : Resident
             if (State != ConnectionState.Open) return;
         }
 
-        if (_tenancy.Life.HoldsPeersEnd && !IsUpgrading && _tenancy.Gate == ReceiveGate.None && !OffersFirst)
+        if (_tenancy.Life.HoldsPeersEnd && !IsUpgrading && IsReading && !OffersFirst)
         {
             PeerFinished();
             if (State != ConnectionState.Open) return;

@@ -40,7 +40,9 @@ internal enum ConnectionState : byte
     Closed,
 }
 
-/// <summary>Reasons for which a connection is not read. It is read if no bit is set (contract 10).</summary>
+/// <summary>
+/// Reasons for which nothing is delivered to the session, or, on the connection, for which it is not read (contract 10).
+/// </summary>
 [Flags]
 internal enum ReceiveGate : ushort
 {
@@ -66,4 +68,7 @@ internal enum ReceiveGate : ushort
 
     /// <summary>An OnReceivedAsync of the session has not completed.</summary>
     Callback = 256,
+
+    /// <summary>On the pool: an upgrade to TLS was requested, and OnTlsHandshakeCompleted has not returned.</summary>
+    Upgrade = 512,
 }

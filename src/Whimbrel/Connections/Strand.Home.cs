@@ -92,9 +92,9 @@ internal sealed partial class Strand
         // tidy: allowed because it runs only until the connection calls its session itself
         lock (_gate)
         {
-            bool isEmpty = _eventCount == 0 && _firstBlock is null && _unread.Length == 0 && !_finishPending
+            bool isEmpty = _eventCount == 0 && _firstBlock is null && _driver.UnreadCount == 0 && !_finishPending
                 && !_lastPending;
-            if (!isEmpty || _isScheduled || _hasLeft || _isGone || _isEnded || (_holds & ~Holds.User) != 0
+            if (!isEmpty || _isScheduled || _hasLeft || _isGone || _isEnded || (_driver.Gate & ~ReceiveGate.User) != 0
                 || !_connection.TryLeaveStrand(_generation))
                 return;
             _taker = null;

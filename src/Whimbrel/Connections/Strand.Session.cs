@@ -201,13 +201,12 @@ internal sealed partial class Strand
 
     internal void SetMinimumBytes(int count)
     {
-        Connection.CheckMinimumBytes(count, _host.Options);
-        _atLeast = count;
+        _driver.SetMinimumBytes(count, _host.Options);
     }
 
     internal void HandOver(Session next, bool holdsSends)
     {
-        _next = next;
+        _driver.HandOver(next);
         if (!holdsSends || _sendsAreHeld) return;
         _sendsAreHeld = true;
         _loop.Mailbox.PostInOrder(DataKind.HoldSends, _connection, _generation, this);
@@ -222,7 +221,7 @@ internal sealed partial class Strand
     }
 
     /// <summary>The running callback has handed over. Inside a callback.</summary>
-    internal bool HasNext => _next is not null;
+    internal bool HasNext => _driver.Next is not null;
 
     /// <summary>A callback has handed over, and the next session has not been told yet. Inside a callback.</summary>
     internal bool IsSwitching => _isSwitching;

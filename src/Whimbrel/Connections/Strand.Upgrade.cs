@@ -28,12 +28,12 @@ internal sealed partial class Strand
     /// </summary>
     internal void UpgradeToTls(TlsUpgrade upgrade)
     {
-        if (_firstEnd.Cause != CloseCause.None || _hasFinished || _isLast || _session.ConnectedAt is null)
+        if (_firstEnd.Cause != CloseCause.None || _hasFinished || _isLast || _driver.Session.ConnectedAt is null)
             Connection.UpgradeWhileEnding();
         if (_upgrade is not null || _host.Tls is not null) Connection.UpgradeTwice();
         if (_connection.HasOperations(_generation)) Connection.UpgradeInsideSend();
         _upgrade = upgrade;
-        Hold(Holds.Upgrade);
+        Hold(ReceiveGate.Upgrade);
         _loop.Mailbox.PostInOrder(DataKind.Upgrade, _connection, _generation, upgrade);
     }
 
@@ -61,7 +61,7 @@ internal sealed partial class Strand
             return;
         }
 
-        Release(Holds.Upgrade);
+        Release(ReceiveGate.Upgrade);
         upgrade.Done(info);
     }
 }

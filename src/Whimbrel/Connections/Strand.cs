@@ -16,7 +16,7 @@ namespace Whimbrel.Connections;
 /// Threads: members say who calls them. What <c>_gate</c> guards is written by both sides; the rest belongs to the pool
 /// thread that runs the strand now.
 /// </remarks>
-internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome, IReceiveBuffer
+internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome, IReceiveBuffer, IDriverHost
 {
     internal const int HoldAboveBytes = 128 * 1024;
 
@@ -48,10 +48,8 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome, IR
     private StrandBlock? _incoming; // what the engine receives into now; loop's thread
     private StrandBlock? _own; // what is received into the session's own memory
     private bool _ownIsOut;
-    private Holds _holds;
     private bool _isScheduled;
     private bool _gateIsShut;
-    private bool _offerPending;
     private bool _finishPending;
     private bool _lastPending;
     private bool _isGone;
@@ -62,13 +60,9 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome, IR
     private Session? _taker; // whom posts are taken for: behind everything that is queued
 
     // ---- the running pool thread's
-    private Session _session;
-    private Session? _next;
-    private UnreadStore _unread;
+    private SessionDriver _driver; // other threads change its holds, under the gate
     private OfferedBytes _offered;
-    private int _atLeast;
-    private bool _knowsOfQueue;
-    private bool _finishWasTold;
+    private bool _isPeerDone;
     private bool _isSwitching;
     private long _awaitedBytes; // of awaited sends in this run
     private CloseReason _firstEnd;
@@ -84,27 +78,8 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome, IR
         _shard = connection.Shard;
         _loop = connection.Loop;
         _dispatcher = _host.Options.Dispatcher;
-        _session = session;
+        _driver.Begin(session, ReceiveGate.None);
         _loop.StrandStarted(this);
-    }
-
-    /// <summary>Why received bytes are not delivered.</summary>
-    [Flags]
-    private enum Holds : byte
-    {
-        None = 0,
-        User = 1,
-        BackPressure = 2,
-        HandOver = 4,
-
-        /// <summary>From the call of UpgradeToTls until OnTlsHandshakeCompleted has returned.</summary>
-        Upgrade = 8,
-
-        /// <summary>Whoever reads a body of the session has not asked for more.</summary>
-        Reader = 16,
-
-        /// <summary>An OnReceivedAsync of the session has not completed.</summary>
-        Callback = 32,
     }
 
     private enum Step : byte
@@ -133,7 +108,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome, IR
 
     internal bool SaidDisconnecting { get; set; }
 
-    internal int UnreadCount => _unread.Length;
+    internal int UnreadCount => _driver.UnreadCount;
 
     /// <summary>Of bytes that the running callback was given. The thread that runs it.</summary>
     internal Span<byte> Writable(ReadOnlySpan<byte> received) => _offered.Writable(received);
@@ -145,7 +120,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome, IR
 
     /// <summary>Received bytes wait for their callback, are in one, or with who reads for the session. Any thread; may have changed when it returns.</summary>
     internal bool IsTaking =>
-        _isOffering || Volatile.Read(ref _waitingBytes) > 0 || (_holds & (Holds.Reader | Holds.Callback)) != 0;
+        _isOffering || Volatile.Read(ref _waitingBytes) > 0 || _driver.IsHeld(ReceiveGate.Reader | ReceiveGate.Callback);
 
     /// <summary>The running strand, if it is the one of this tenancy.</summary>
     internal static Strand? CurrentOf(Connection connection, uint generation) =>
@@ -153,9 +128,9 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome, IR
         && strand._generation == generation ? strand : null;
 
     /// <summary>Whose callbacks it runs now. Its own thread.</summary>
-    internal Session Session => _session;
+    internal Session Session => _driver.Session;
 
-    internal bool Runs(Session session) => ReferenceEquals(_session, session) && !_isHome;
+    internal bool Runs(Session session) => ReferenceEquals(_driver.Session, session) && !_isHome;
 
     internal bool Serves(uint generation) => _generation == generation;
 
@@ -164,9 +139,9 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome, IR
     /// <summary>The callback that runs now, or that nobody has begun to run, as in messages; null when there is none. Any thread; true a moment ago.</summary>
     internal string? RunningText =>
         _isHome ? null
-        : _running is { } callback ? _session.TextOf(callback)
+        : _running is { } callback ? _driver.Session.TextOf(callback)
         : IsIdle ? null
-        : _session.TextOf(
+        : _driver.Session.TextOf(
             _dispatcher is null ? "What waits for a thread of the pool" : "What waits for the Dispatcher");
 
     // ------------------------------------------------------------------ what the loop puts in
@@ -265,7 +240,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome, IR
                 _waitingBytes += block.Length;
                 Append(block);
                 shut = ShutIfMuch();
-                start = (_holds == Holds.None) && TrySchedule();
+                start = (_driver.Gate == ReceiveGate.None) && TrySchedule();
             }
         }
 
@@ -281,13 +256,13 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome, IR
     private StrandBlock? TryTakeOwn()
     {
         // Looked at once more: this may be the moment in which the session sets it.
-        if (!_session.LendsRoom) return null;
+        if (!_driver.Session.LendsRoom) return null;
         // tidy: allowed because this is where a loop and the pool meet; a few instructions, never nested
         lock (_gate)
         {
-            bool isIdle = !_isScheduled && !_isHome && _firstBlock is null && _eventCount == 0 && _holds == Holds.None
-                && _unread.Length == 0;
-            if (!isIdle || _ownIsOut || _session.OwnMemory is not { Length: >= StrandBlock.ReceivedFromBytes } memory)
+            bool isIdle = !_isScheduled && !_isHome && _firstBlock is null && _eventCount == 0
+                && _driver.Gate == ReceiveGate.None && _driver.UnreadCount == 0;
+            if (!isIdle || _ownIsOut || _driver.Session.OwnMemory is not { Length: >= StrandBlock.ReceivedFromBytes } memory)
                 return null;
             _ownIsOut = true;
             if (_own is null || !ReferenceEquals(_own.Bytes, memory)) _own = StrandBlock.OfSession(this, memory);
@@ -340,7 +315,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome, IR
             }
 
             shut = ShutIfMuch();
-            start = (_holds == Holds.None) && TrySchedule();
+            start = (_driver.Gate == ReceiveGate.None) && TrySchedule();
         }
 
         if (start) Start();
@@ -433,51 +408,38 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome, IR
 
     // ------------------------------------------------------------------ pause and back-pressure
 
-    /// <summary>The session paused. Any thread.</summary>
-    internal void Pause() => Hold(Holds.User);
-
-    internal bool IsPaused => (_holds & Holds.User) != 0;
-
-    /// <summary>The session resumed: what is unread comes again. Any thread.</summary>
-    internal void Resume() => Release(Holds.User);
+    internal bool IsPaused => _driver.IsHeld(ReceiveGate.User);
 
     /// <summary>The send queue has drained. Loop's thread.</summary>
-    internal void ReleaseBackPressure() => Release(Holds.BackPressure);
+    internal void ReleaseBackPressure() => Release(ReceiveGate.BackPressure);
 
-    /// <summary>Inside a callback: unconsumed data is for a reader, which requests it by <see cref="DeliverAgain"/>.</summary>
-    internal void HoldForReader() => Hold(Holds.Reader);
-
-    /// <summary>Inside the callback that goes on after it has returned.</summary>
-    internal void HoldForCallback() => Hold(Holds.Callback);
-
-    internal void ReleaseCallback() => Release(Holds.Callback);
-
-    /// <summary>What is unread comes again, also what the running callback leaves. On the strand.</summary>
+    /// <summary>Passes unread data again, also data that the running callback leaves. On the strand.</summary>
     internal void DeliverAgain()
     {
         // tidy: allowed because this is where a loop and the pool meet; a few instructions, never nested
         lock (_gate)
         {
-            _holds &= ~Holds.Reader;
-            _offerPending = true;
+            _driver.Release(ReceiveGate.Reader);
+            _driver.OfferAgain();
         }
     }
 
-    private void Hold(Holds reason)
+    /// <summary>Stops deliveries. Any thread.</summary>
+    internal void Hold(ReceiveGate reason)
     {
         // tidy: allowed because this is where a loop and the pool meet; a few instructions, never nested
-        lock (_gate) _holds |= reason;
+        lock (_gate) _driver.Hold(reason);
     }
 
-    private void Release(Holds reason)
+    /// <summary>Continues deliveries: unread data is passed again. Any thread.</summary>
+    internal void Release(ReceiveGate reasons)
     {
         bool start;
         // tidy: allowed because this is where a loop and the pool meet; a few instructions, never nested
         lock (_gate)
         {
-            if ((_holds & reason) == 0) return;
-            _holds &= ~reason;
-            _offerPending = true;
+            if (!_driver.Release(reasons)) return;
+            _driver.OfferAgain();
             start = TrySchedule();
         }
 
@@ -542,7 +504,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome, IR
                     block = TakeBlock(out open);
                     break;
                 case Step.Offer:
-                    _offerPending = false;
+                    _driver.ForgetOffer();
                     break;
                 case Step.Finish:
                     _finishPending = false;
@@ -554,7 +516,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome, IR
         }
 
         if (open)
-            _loop.PostControl(static (_, c, _, g) => ((Connection)c!).ReleaseStrandHold((uint)g), _connection, null,
+            _loop.PostControl(static (_, c, _, g) => ((Connection)c!).Release(ReceiveGate.Pool, (uint)g), _connection, null,
                 _generation);
         _running = NameOf(step, item);
         Run(step, item, block);
@@ -580,10 +542,10 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome, IR
     private Step Next()
     {
         if (_eventCount > 0) return Step.Event;
-        if (!_isEnded && _holds == Holds.None)
+        if (!_isEnded && _driver.Gate == ReceiveGate.None)
         {
-            if (_offerPending && _unread.Length > 0) return Step.Offer;
-            _offerPending = false;
+            if (_driver.OffersAgain && _driver.UnreadCount > 0) return Step.Offer;
+            _driver.ForgetOffer();
             if (_firstBlock is not null) return Step.Block;
             if (_finishPending) return Step.Finish;
         }
@@ -623,7 +585,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome, IR
                 Deliver(block!);
                 break;
             case Step.Offer:
-                OfferUnread(isEnd: false);
+                _driver.OfferUnread(this);
                 break;
             case Step.Finish:
                 RunFinish();
@@ -651,12 +613,15 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome, IR
                 break;
             case StrandEventKind.Continuation:
                 RunContinuation(item);
-                CallReturned();
+                FlushAtEnd();
+                AfterCallback();
                 break;
             case StrandEventKind.Call:
                 if (ReferenceEquals(item.First, Session.RethrowReceived)) _running = "OnReceivedAsync";
-                if (Session.RunPosted((Delegate)item.First!, item.Second) is { } fault) FailWith(fault);
-                else CallReturned();
+                string name = _running!;
+                if (Session.RunPosted((Delegate)item.First!, item.Second) is { } fault) _driver.Fail(this, fault, name);
+                else FlushAtEnd();
+                AfterCallback();
                 break;
         }
     }
@@ -677,27 +642,13 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome, IR
 
     private void Call(SessionCallback callback, object? argument = null)
     {
-        if (callback.IsDue?.Invoke(this, argument) ?? !_isEnded) CallNow(callback, argument);
+        if (callback.IsDue?.Invoke(this, argument) ?? !_isEnded)
+        {
+            _driver.Call(this, callback, argument);
+            AfterCallback();
+        }
+
         callback.Returned?.Invoke(this, argument);
-    }
-
-    private void CallNow(SessionCallback callback, object? argument)
-    {
-        Exception? thrown = null;
-        try
-        {
-            callback.Call(_session, argument);
-        }
-        catch (Exception e)
-        {
-            thrown = e;
-            // The host learns that it is connected before the exception is handled.
-            if (callback.Name == SessionCallback.Connected.Name) _host.SessionFailedToBegin(_session, e);
-        }
-
-        callback.Behind?.Invoke(_host, _session, argument, thrown is not null || _isEnded);
-        if (thrown is not null) FailWith(thrown);
-        else CallReturned();
     }
 
     /// <summary>The callback has returned, and the loop goes on: it learns whether the session has ended the connection, whatever lane its Close is in.</summary>
@@ -712,47 +663,14 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome, IR
             step,
             _generation | (_isEnded ? 1L << 32 : 0));
 
-    /// <summary>What the callback sent leaves; what it asked for and must not happen inside it happens.</summary>
-    private void CallReturned()
+    /// <summary>Hands over if the callback has requested it, outside of the callback.</summary>
+    private void AfterCallback()
     {
-        FlushAtEnd();
-        if (_next is null || _isEnded) return;
-        Hold(Holds.HandOver);
-        Session next = _next;
-        _next = null;
+        if (_driver.Next is null || _isEnded) return;
+        Hold(ReceiveGate.HandOver);
         _isSwitching = true;
         _loop.PostControl(static (_, c, n, g) => ((Connection)c!).SwitchForStrand((Session)n!, (uint)g), _connection,
-            next, _generation);
-    }
-
-    /// <summary>The session threw: it is told, then the connection ends (contract 4).</summary>
-    private void FailWith(Exception exception)
-    {
-        TellError(_session, exception);
-        _next = null;
-        try
-        {
-            _session.CallEndAfterException(exception);
-        }
-        catch (Exception second)
-        {
-            _loop.Engine.ReportException("EndAfterException", second);
-            AbortWith(new CloseReason(CloseCause.UserException, 0, exception));
-        }
-
-        FlushAtEnd();
-    }
-
-    private void TellError(Session session, Exception exception)
-    {
-        try
-        {
-            session.CallError(exception, _running ?? "OnReceived");
-        }
-        catch (Exception second)
-        {
-            _loop.Engine.ReportOnErrorThrew(session, _running ?? "OnReceived", exception, second);
-        }
+            _driver.TakeNext(), _generation);
     }
 
     private void AbortWith(CloseReason reason) => _connection.AbortForeign(EndHere(reason), _generation);
@@ -761,82 +679,63 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome, IR
 
     private void Deliver(StrandBlock block)
     {
-        ReadOnlySpan<byte> data = block.Written;
-        if (_unread.Length == 0 && data.Length >= _atLeast)
-        {
-            int taken = Offer(data);
-            // Also when that was the end: an upgrade may still ask for what was left.
-            _unread.Append(data[taken..]);
-            if (!_isEnded) CheckUnreadLimit(taken);
-        }
-        else
-        {
-            _unread.Append(data);
-            OfferUnread(isEnd: false);
-        }
-
+        _driver.Deliver(this, block.Written);
         if (!block.IsSessions) _loop.PoisonLent(block.Bytes.AsSpan(0, block.Length));
         block.Dispose();
     }
 
-    private void OfferUnread(bool isEnd)
-    {
-        if (_unread.Length == 0 || (_unread.Length < _atLeast && !isEnd && !_finishWasTold)) return;
-        int taken = Offer(_unread.Span);
-        _unread.Consume(taken);
-        if (!_isEnded) CheckUnreadLimit(taken);
-    }
+    // ------------------------------------------------------------------ for the driver
 
-    private int Offer(ReadOnlySpan<byte> data)
+    Loop IDriverHost.Loop => _loop;
+
+    HostShard IDriverHost.Shard => _shard;
+
+    ref OfferedBytes IDriverHost.Offered => ref _offered;
+
+    bool IDriverHost.IsOver => _isEnded;
+
+    /// <summary>Always: also after the end an upgrade may still request unread data.</summary>
+    bool IDriverHost.KeepsUnread => true;
+
+    bool IDriverHost.IsPeerDone => _isPeerDone;
+
+    void IDriverHost.Enter(string callback) => _running = callback;
+
+    void IDriverHost.Leave() => _isOffering = false;
+
+    void IDriverHost.Flush() => FlushAtEnd();
+
+    void IDriverHost.AfterCallback() => AfterCallback();
+
+    void IDriverHost.AbortWith(CloseReason reason) => AbortWith(reason);
+
+    long IDriverHost.BeginOffer(out bool hasPending)
     {
-        _atLeast = 0;
-        _sentBytes = 0;
-        _knowsOfQueue = false;
-        long before = _connection.BytesPending;
-        Interlocked.Increment(ref _shard.MessagesReceived); // of several threads, here
-        int taken;
         _isOffering = true;
-        _offered.Begin(ref data);
-        try
-        {
-            taken = _session.CallUnread(data);
-            if ((uint)taken > (uint)data.Length) Throw.State($"OnData returned {taken} for {data.Length} bytes.");
-        }
-        catch (Exception e)
-        {
-            FailWith(e);
-            return 0;
-        }
-        finally
-        {
-            _offered.End();
-            _isOffering = false;
-        }
-
-        CallReturned();
-        if (_isEnded) return taken;
-        // Natural back-pressure (contract 9): what this callback sent is more than the peer takes. Of a file that has not reached the loop
-        // only its charge is pending yet; the loop goes on at once when it is less than it looked.
-        if (_sentBytes > 0 && _host.BackPressure
-            && Math.Max(_sentBytes, _connection.BytesPending) > _connection.HoldMark)
-            HoldBack(untilEmpty: false);
-        // It left something because of what is pending: see Connection.Offer.
-        else if (_knowsOfQueue && taken < data.Length && (taken > 0 || before > 0)) HoldBack(untilEmpty: true);
-        return taken;
+        _sentBytes = 0;
+        Interlocked.Increment(ref _shard.MessagesReceived); // several threads count here
+        hasPending = _connection.BytesPending > 0;
+        return 0;
     }
+
+    // Before a file has reached the loop, only its charge is pending. The loop continues at once if that is too little.
+    bool IDriverHost.HasFilledQueue(long mark) => _sentBytes > 0 && _host.BackPressure
+        && Math.Max(_sentBytes, _connection.BytesPending) > _connection.HoldMark;
+
+    void IDriverHost.HoldBack(bool untilEmpty) => HoldBack(untilEmpty);
 
     /// <summary>Nothing is delivered until the loop says that what is pending has left.</summary>
     private void HoldBack(bool untilEmpty)
     {
-        Hold(Holds.BackPressure);
+        Hold(ReceiveGate.BackPressure);
         _loop.PostControl(static (_, c, empty, g) => ((Connection)c!).HoldForStrand((uint)g, empty is not null),
             _connection, untilEmpty ? this : null, _generation);
     }
 
     /// <summary>The running callback has seen that something is pending: what it leaves unread, it leaves because of that.</summary>
-    internal void KnowsOfQueue() => _knowsOfQueue = true;
+    internal void KnowsOfQueue() => _driver.SeesQueue();
 
-    internal bool IsAboveHighWaterMark => (_holds & Holds.BackPressure) != 0;
+    internal bool IsAboveHighWaterMark => _driver.IsHeld(ReceiveGate.BackPressure);
 
     /// <summary>
     /// A send of the running callback does not fit: waits until the loop has offered to the system what was sent before it. A
@@ -844,7 +743,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome, IR
     /// </summary>
     internal void OfferQueue(long length)
     {
-        _knowsOfQueue = true;
+        _driver.SeesQueue();
         if (_host.Options.CommonLimits.SlowConsumer != SlowConsumer.Disconnect) return;
         ManualResetEventSlim offered = new();
         if (_loop.Mailbox.PostOffer(_connection, _generation, length, offered))
@@ -853,101 +752,53 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome, IR
 
     private static readonly TimeSpan s_offerTime = TimeSpan.FromSeconds(1);
 
-    private void CheckUnreadLimit(int taken)
-    {
-        if (taken != 0 || _unread.Length < _host.Options.CommonLimits.UnreadBytes || (_holds & Holds.Reader) != 0)
-            return;
-        _host.NoteUnreadLimit(_session, _unread.Length);
-        AbortWith(new CloseReason(CloseCause.UnreadLimit));
-    }
-
     private void RunFinish()
     {
-        // What the session wanted more of before looking at it: there is no more (contract 3).
-        if (_atLeast > 0) OfferUnread(isEnd: true);
-        if (_isEnded) return;
-        // tidy: allowed because this is where a loop and the pool meet; a few instructions, never nested
-        lock (_gate)
+        _isPeerDone = true;
+        if (_driver.DeliverLast(this))
         {
-            if (_holds != Holds.None || (_offerPending && _unread.Length > 0))
-            {
-                // It was paused, or handed over, by that, or is to be offered the rest: the end waits.
-                _finishPending = true;
-                return;
-            }
+            Call(SessionCallback.PeerFinished);
+            return;
         }
 
-        _finishWasTold = true;
-        Call(SessionCallback.PeerFinished);
+        // The FIN waits, or nothing more is delivered.
+        _isPeerDone = false;
+        // tidy: allowed because this is where a loop and the pool meet; a few instructions, never nested
+        lock (_gate) _finishPending = true;
     }
 
     // ------------------------------------------------------------------ hand-over and end
 
     private void RunHandedOver(Session next)
     {
-        Session old = _session;
-        _session = next;
+        Session old = _driver.Session;
+        _driver.Replace(next);
         _isSwitching = false;
-        _atLeast = 0;
-        // Else its beginning is still to come, and the next session gets it.
+        // Before OnConnected, the beginning is still to come, and the next session gets it.
         bool wasConnected = old.ConnectedAt is not null;
-        _running = wasConnected ? "OnDisconnected" : "OnConnectFailed";
-        Exception? thrown = null;
-        try
-        {
-            if (wasConnected) old.CallDisconnecting(new CloseReason(CloseCause.HandedOver));
-        }
-        catch (Exception e)
-        {
-            thrown = e;
-            TellError(old, e);
-        }
-
-        try
-        {
-            if (wasConnected) old.CallDisconnected(new CloseReason(CloseCause.HandedOver));
-            else old.CallConnectFailed(new CloseReason(CloseCause.HandedOver));
-        }
-        catch (Exception e)
-        {
-            thrown = e;
-            TellError(old, e);
-        }
-
-        old.TellEnded(new CloseReason(CloseCause.HandedOver));
+        Exception? thrown = SessionDriver.CallHandedOver(this, old, wasConnected);
         if (next.StaysOnLoop) GoHome(wasConnected, thrown);
         else BeginNext(wasConnected, thrown);
     }
 
     private void BeginNext(bool wasConnected, Exception? thrown)
     {
-        _running = "OnConnected";
         if (wasConnected) Call(SessionCallback.ConnectedByHandOver);
         if (!_isSwitching) ReleaseSends();
         if (thrown is not null) AbortWith(new CloseReason(CloseCause.UserException, 0, thrown));
         // It may have handed over at once.
-        if (!_isSwitching) Release(Holds.HandOver | Holds.Reader | Holds.Callback);
+        if (!_isSwitching) Release(ReceiveGate.HandOver | ReceiveGate.Reader | ReceiveGate.Callback);
     }
 
     private void RunLast()
     {
         _isEnded = true;
         _isLast = true;
-        if (_wasConnected && !SaidDisconnecting) CallNow(SessionCallback.Disconnecting, _reason);
-        Session session = _session;
+        if (_wasConnected && !SaidDisconnecting) _driver.Call(this, SessionCallback.Disconnecting, _reason);
+        Session session = _driver.Session;
         _upgrade?.Failed(_reason);
         _host.SessionEnding(session);
-        try
-        {
-            if (_wasConnected) session.CallDisconnected(_reason);
-            else session.CallConnectFailed(_reason);
-        }
-        catch (Exception e)
-        {
-            TellError(session, e);
-        }
-
-        FlushAtEnd();
+        SessionDriver.CallLast(this, session, _reason, _wasConnected);
         TakeRest().Clear();
         _loop.Engine.SessionEnded(session, _reason);
         _host.SessionEnded(session, _reason, _wasConnected);
@@ -959,8 +810,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome, IR
     /// <summary>All that was received and not taken, also what no callback has seen.</summary>
     private UnreadStore TakeRest()
     {
-        UnreadStore rest = _unread;
-        _unread = default;
+        UnreadStore rest = _driver.TakeUnread();
         StrandBlock? block;
         bool open;
         // tidy: allowed because this is where a loop and the pool meet; a few instructions, never nested
@@ -983,7 +833,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome, IR
         }
 
         if (open && !_isLast)
-            _loop.PostControl(static (_, c, _, g) => ((Connection)c!).ReleaseStrandHold((uint)g), _connection, null,
+            _loop.PostControl(static (_, c, _, g) => ((Connection)c!).Release(ReceiveGate.Pool, (uint)g), _connection, null,
                 _generation);
         return rest;
     }

@@ -13,8 +13,7 @@ internal struct Tenancy
 {
     // ---- session
     internal HostShard Shard;
-    internal Session Session;
-    internal Session? Next;
+    internal SessionDriver Driver; // on the pool, the strand has one of its own, and this one only holds
     internal Strand? Strand;
     internal SessionHooks Hooks;
     internal LoopTimer? Timers; // timers of the session, linked
@@ -33,14 +32,9 @@ internal struct Tenancy
     internal long ProgressAtDeadline;
 
     // ---- receiving
-    internal ReceiveGate Gate;
     internal bool IsReceiving;
-    internal bool OfferPending;
     internal bool OfferOwed; // without a hold (BackPressure is off): only unread data waits
-    internal bool KnowsOfQueue; // the running callback has read the number of pending bytes, or a send was rejected
-    internal int AtLeast;
     internal int Discarded;
-    internal UnreadStore Unread;
     internal long BytesReceived;
     internal long GoesOnAt; // back-pressure: reading and unread data continue at this number of pending bytes
     internal long HeldMs; // total time for which the gate was shut, at least 1 for each time

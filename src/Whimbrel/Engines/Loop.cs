@@ -609,7 +609,7 @@ public abstract partial class Loop
     /// Called when the session in a callback has posted more than another loop accepts: it is not read until that loop
     /// has caught up.
     /// </summary>
-    internal void HoldActiveSession() => ActiveConnection?.HoldForMailbox();
+    internal void HoldActiveSession() => ActiveConnection?.HoldFor(ReceiveGate.Mailbox);
 
     // ------------------------------------------------------------------ flush
 

@@ -765,7 +765,7 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
     {
         foreach ((Loop loop, Connection connection, uint generation) in overcommitted)
         {
-            loop.Mailbox.PostControl(static (_, c, _, g) => ((Connection)c!).ReleaseMailboxHold((uint)g), connection,
+            loop.Mailbox.PostControl(static (_, c, _, g) => ((Connection)c!).Release(ReceiveGate.Mailbox, (uint)g), connection,
                 null, generation);
         }
     }

@@ -1,5 +1,6 @@
 using System.Buffers;
 using System.Runtime.CompilerServices;
+using Whimbrel.Connections;
 
 namespace Whimbrel;
 
@@ -53,7 +54,7 @@ internal sealed class AsyncReceive
 
     private void Follow(ValueTask running, byte[] copy)
     {
-        _session.HoldForCallback();
+        _session.HoldFor(ReceiveGate.Callback);
         _copy = copy;
         Volatile.Write(ref _state, Runs);
         // Last, because it may complete on another thread before this method returns.

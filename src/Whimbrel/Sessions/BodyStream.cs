@@ -237,7 +237,7 @@ public sealed class BodyStream : Stream
     private void Offered(int left)
     {
         if (_isFilling) Filled();
-        if (left > 0 && HasRefused) _session.HoldForReader();
+        if (left > 0 && HasRefused) _session.HoldFor(ReceiveGate.Reader);
     }
 
     internal void End(Exception? failure)

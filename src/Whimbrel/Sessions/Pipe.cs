@@ -99,7 +99,7 @@ internal sealed class Pipe : Intake
     internal override void Offered(Session session, int left)
     {
         if (left == 0) return;
-        session.HoldForReader();
+        session.HoldFor(ReceiveGate.Reader);
         // Must run after the hold is set, because the call may release it immediately.
         AtTarget(waits: true);
     }

@@ -184,11 +184,11 @@ public abstract partial class Session : IReceiveBuffer
         intake.End(reason);
     }
 
-    /// <summary>Stops deliveries until <see cref="DeliverAgain"/>. Inside a callback.</summary>
-    internal void HoldForReader()
+    /// <summary>Stops deliveries: for a reader until <see cref="DeliverAgain"/>. Inside a callback.</summary>
+    internal void HoldFor(ReceiveGate reason)
     {
-        if (RunningStrand is { } strand) strand.HoldForReader();
-        else if (_connection is { } connection && connection.Generation == _generation) connection.HoldForReader();
+        if (RunningStrand is { } strand) strand.Hold(reason);
+        else if (_connection is { } connection && connection.Generation == _generation) connection.HoldFor(reason);
     }
 
     /// <summary>

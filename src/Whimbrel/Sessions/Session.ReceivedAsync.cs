@@ -44,17 +44,10 @@ public abstract partial class Session
         (_receiving as AsyncReceive)?.Start(data);
     }
 
-    /// <summary>Stops deliveries while the async callback runs. Inside a callback.</summary>
-    internal void HoldForCallback()
-    {
-        if (RunningStrand is { } strand) strand.HoldForCallback();
-        else if (_connection is { } connection && connection.Generation == _generation) connection.HoldForCallback();
-    }
-
     /// <summary>Starts deliveries again. On the session's thread.</summary>
     private void ReleaseCallback()
     {
-        if (RunningStrand is { } strand) strand.ReleaseCallback();
+        if (RunningStrand is { } strand) strand.Release(ReceiveGate.Callback);
         else if (_connection is { } connection && connection.Generation == _generation) connection.ReleaseCallback();
     }
 

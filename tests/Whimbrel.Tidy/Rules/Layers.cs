@@ -19,8 +19,8 @@ internal static class Layers
     private static readonly string[] _connections = ["ConnectionOptions", "ServerOptions", "ClientOptions",
         "SocketOptionRules", "NewSocket"];
     private static readonly string[] _sessions = ["Session", "FramedSession", "FrameCutter", "IConnection",
-        "Strand", "SessionOrder", "EndWait", "IEndWait", "Newcomer", "BodyStream", "Intake", "AsyncReceive", "Pipe",
-        "SlowSession"];
+        "SessionDriver", "Strand", "SessionOrder", "EndWait", "IEndWait", "Newcomer", "BodyStream", "Intake",
+        "AsyncReceive", "Pipe", "SlowSession"];
     private static readonly string[] _groups = ["SessionGroup", "NamedGroups", "GroupMembers", "GroupShard",
         "MemberVisit", "BroadcastOperation", "BroadcastForms"];
     private static readonly string[] _hosts = ["Server", "ServerMetrics", "ServerTraces", "StatusSocket",
@@ -46,12 +46,12 @@ internal static class Layers
             "a callback that blocks on the end is completed before its own last one"),
         ("Engines/LoopTimer", ["Session", "Connection"],
             "a timer of a session is one class with a timer of a loop, and ends with the session"),
-        ("Connections/Connection", ["Session", "Strand", "Newcomer", "Pipe", "GroupShard", "SessionGroup"],
-            "who calls the overrides of the session, itself or by a strand, wakes the pipes that end here, and is the "
-            + "member of groups"),
+        ("Connections/Connection", ["Session", "SessionDriver", "Strand", "Newcomer", "Pipe", "GroupShard",
+            "SessionGroup"], "calls the overrides of the session, by its driver or by a strand, wakes the pipes that "
+                + "end here, and is the member of groups"),
         ("Connections/SessionCallback", ["Session", "Strand"],
             "the table of what is called, and what goes with it on the pool"),
-        ("Connections/Tenancy", ["Session", "Strand", "Pipe"], "what the connection has of one tenancy: its fields"),
+        ("Connections/Tenancy", ["SessionDriver", "Strand", "Pipe"], "what the connection has of one tenancy: its fields"),
         ("Connections/ConnectionHost", ["Session", "Newcomer", "SessionGroup"],
             "what a connection needs of the server or client above it, handed through"),
         ("Connections/HostShard", ["Session", "SessionGroup", "GroupShard"],
