@@ -214,6 +214,74 @@ public sealed class ClusterAgainTests : VirtualNodes
         Assert.Empty(two.Gaps);
     }
 
+    [Fact] // an envelope of three broadcasts, of which members take one at a time
+    public void A_kept_envelope_continues_where_its_last_retry_ended()
+    {
+        int room = 0;
+        TestNode one = Node("one"), two = Node("two", o => new ClusterOptions
+        {
+            Application = o.Application,
+            NodeId = o.NodeId,
+            OnGap = o.OnGap,
+            Deliver = (g, p, e) => room-- > 0 ? g.Broadcast(p, e) : SendResult.Full
+        });
+        TestNode.Member atTwo = two.Connect("g");
+        Pass(1.5);
+        string all = "";
+        for (int i = 0; i < 3; i++)
+        {
+            Engine.Run(Engine.GetLoop(0).PostAsync(() =>
+            {
+                foreach (string text in (string[])["a ", "b ", "c "]) Say(one, text);
+            }));
+            for (int each = 0; each < 3; each++)
+            {
+                Pass(0.02);
+                room = 1;
+            }
+
+            Pass(0.02);
+            all += "a b c ";
+            Assert.Equal(all, atTwo.Heard);
+        }
+
+        Assert.Empty(two.Gaps);
+    }
+
+    [Fact] // marks are lost as well; those after the last broadcast report it
+    public void A_broadcast_during_the_marks_of_the_last_one_is_marked_as_often()
+    {
+        TestNode one = Node("one"), two = Node("two");
+        _ = two.Connect("g");
+        Pass(1.5);
+        Say(one, "a ");
+        Pass(4.5);
+        Bus.Loss = 1;
+        Say(one, "b ");
+        Pass(4);
+        Assert.Empty(two.Gaps);
+        Bus.Loss = 0;
+        Pass(3);
+        Assert.Equal([new ClusterGap("one", "g", 1)], two.Gaps);
+    }
+
+    [Fact] // slow growth of an engine that outlives its nodes
+    public void A_node_that_has_left_has_no_timers()
+    {
+        _ = Node("first").Connect("g");
+        Pass(1.5);
+        for (int i = 0; i < 3; i++)
+        {
+            int before = Engine.GetLoop(0).ReadCounters().Timers;
+            TestNode one = Node($"one{i}");
+            _ = one.Connect("g");
+            Pass(1.5);
+            one.End();
+            Nodes.Remove(one);
+            Assert.Equal(before, Engine.GetLoop(0).ReadCounters().Timers);
+        }
+    }
+
     [Theory] // two features at once: a queue that drops, and envelopes that are open for more broadcasts
     [InlineData(QueuePolicy.DropOldest)]
     [InlineData(QueuePolicy.DropNewest)]

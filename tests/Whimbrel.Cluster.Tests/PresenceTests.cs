@@ -282,6 +282,44 @@ public sealed class PresenceTests : IDisposable
         Assert.All(groups, g => Assert.Equal("two=0", Seen(two, g)));
     }
 
+    [Fact] // seven groups take one byte more than a part has
+    public void Groups_that_fill_a_part_but_for_the_last_byte_continue_in_the_next_one()
+    {
+        TestNode one = Node("one"), two = Node("two");
+        Pass(3);
+        TestNode.Member member = one.Connect();
+        string[] groups = [.. Enumerable.Range(0, 7).Select(static i => $"{i} {new string('x', 138)}")];
+        foreach (string group in groups) one.Cluster.Group(group).Join(member);
+        Pass(1.5);
+        Assert.All(groups, g => Assert.Equal("one=1 two=0", Seen(two, g)));
+    }
+
+    [Fact]
+    public void At_the_limit_the_node_that_was_silent_for_longest_is_forgotten()
+    {
+        Presence presence = new(1024);
+        for (ulong i = 0; i < Presence.MostNodes; i++) HearOf(i, (long)i);
+        HearOf(0, 1_000); // again
+        for (ulong more = 0; more < 3; more++)
+        {
+            HearOf(5_000 + more, 2_000 + (long)more);
+            string[] known = Read(presence, "a").Split(' ');
+            Assert.Equal(Presence.MostNodes, known.Length);
+            Assert.Contains("n0=1", known);
+            Assert.Contains($"n{5_000 + more}=1", known);
+            Assert.DoesNotContain($"n{1 + more}=1", known);
+        }
+
+        void HearOf(ulong instance, long nowMs) => presence.Hear(new Envelope
+        {
+            Kind = EnvelopeKind.Presence,
+            Instance = instance,
+            Sequence = 1,
+            Node = Encoding.UTF8.GetBytes($"n{instance}"),
+            Payload = Payload(PresencePart.SnapshotEnd, 0, [("a", 1)])
+        }, nowMs, 0);
+    }
+
     [Fact] // at the number and one past it
     public void Of_a_node_with_more_groups_than_the_limit_the_known_ones_are_still_counted()
     {

@@ -229,6 +229,90 @@ public sealed class NatsTroubleTests : TroubleTests
         }
     }
 
+    [Fact]
+    public async Task The_same_trouble_is_reported_in_each_outage()
+    {
+        List<string> told = [];
+        SaidServer server = await SaidAsync(Info);
+        BusNode node = Node(server.Address, new NatsOptions { OnTrouble = told.Add, Reconnect = s_quick });
+        await node.StartAsync();
+        for (int outage = 1; outage <= 3; outage++)
+        {
+            int states = node.States.Count;
+            server.Greeting = "-ERR 'maintenance'\r\n";
+            await server.LoseAsync();
+            await UntilAsync(() => told.Count == outage);
+            Assert.Contains("it said 'maintenance'", told[^1], StringComparison.Ordinal);
+            server.Greeting = Info;
+            await node.UntilStateAsync(s => s.Count == states + 2);
+            Assert.Equal("connected", node.States[^1]);
+        }
+    }
+
+    [Fact]
+    public async Task A_refused_reconnect_is_not_reported_with_the_reason_of_the_connection_before()
+    {
+        List<string> told = [];
+        SaidServer server = await SaidAsync(Info);
+        BusNode node = Node(server.Address, new NatsOptions { OnTrouble = told.Add, Reconnect = s_quick });
+        await node.StartAsync();
+        await server.SayAsync("-ERR 'goodbye'\r\n");
+        await server.DisposeAsync();
+        await UntilAsync(() => told.Count > 0);
+        Assert.Contains("it said 'goodbye'", node.States[1], StringComparison.Ordinal);
+        Assert.DoesNotContain("goodbye", told[0], StringComparison.Ordinal);
+        Assert.Contains("refused", told[0], StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public async Task A_message_for_a_subscription_of_the_connection_before_is_not_received()
+    {
+        SaidServer server = await SaidAsync(Info);
+        BusNode node = Node(server.Address, new NatsOptions { Reconnect = s_quick });
+        await node.StartAsync();
+        await Engine.GetLoop(0).PostAsync(() => node.Bus.Subscribe("t.one"));
+        await server.SayAsync("MSG t.one 1 1\r\na\r\n");
+        await node.UntilHeardAsync("a");
+        await server.LoseAsync();
+        await node.UntilStateAsync(static s => s is [_, _, .., "connected"]);
+        await Engine.GetLoop(0).PostAsync(() => node.Bus.Subscribe("t.one")); // with another number
+        await server.SayAsync("MSG t.one 1 1\r\nb\r\nMSG t.one 2 1\r\nc\r\n");
+        await node.UntilHeardAsync("c");
+        Assert.Equal(["a", "c"], node.Heard);
+    }
+
+    [Fact] // it still sends, so that only the limit of sends ends it
+    public async Task A_server_that_takes_nothing_is_lost()
+    {
+        SaidServer server = await SaidAsync(Info, "PONG\r\n");
+        BusNode node = Node(server.Address, new NatsOptions { PingInterval = TimeSpan.FromMilliseconds(200) });
+        await node.StartAsync();
+        await server.FallSilentAsync();
+        string large = new('x', 1 << 20);
+        while (await node.OfferAsync("t.one", large) == 1)
+        {
+        }
+
+        Loop loop = Engine.GetLoop(0);
+        TimeSpan often = TimeSpan.FromMilliseconds(20);
+        LoopTimer talking =
+            await loop.PostAsync(() => loop.StartTimer(often, _ => _ = server.SayAsync("+OK\r\n"), null, often));
+        await node.UntilStateAsync(static s => s.Count > 1);
+        talking.Cancel();
+        Assert.Contains("it took nothing for 0.6 s", node.States[1], StringComparison.Ordinal);
+    }
+
+    private static readonly ReconnectPolicy s_quick = new()
+    {
+        InitialDelay = TimeSpan.FromMilliseconds(20),
+        MaxDelay = TimeSpan.FromMilliseconds(20)
+    };
+
+    private async Task UntilAsync(Func<bool> isSo)
+    {
+        while (!isSo()) await Engine.GetLoop(0).DelayAsync(TimeSpan.FromMilliseconds(5));
+    }
+
     // ------------------------------------------------------------------ streams
 
     private async Task<(BusNode Node, NatsBroker Broker)> StreamingAsync(string? store = null)
@@ -363,6 +447,7 @@ public sealed class NatsTroubleTests : TroubleTests
         Assert.Null(await HistoryAsync(without));
         Assert.Contains("it has no JetStream, which recoverable groups need: jetstream {} in its configuration",
             Assert.Single(told), StringComparison.Ordinal);
+        Assert.NotNull(((NatsBus)without.Bus).Unsupported);
 
         SaidServer clustered = await SaidAsync("INFO {\"max_payload\":1000,\"cluster\":\"c\"}\r\n");
         BusNode one = Node(clustered.Address, new NatsOptions { OnTrouble = told.Add });
@@ -370,6 +455,10 @@ public sealed class NatsTroubleTests : TroubleTests
         Assert.Null(await HistoryAsync(one, "x"));
         Assert.Contains("not built for clusters of NATS servers", told[^1], StringComparison.Ordinal);
         Assert.Equal(2, told.Count);
+
+        await broker.LoseAsync();
+        await without.UntilStateAsync(static s => s.Count == 2);
+        Assert.Null(((NatsBus)without.Bus).Unsupported); // the next server may have it
     }
 
     [Fact]

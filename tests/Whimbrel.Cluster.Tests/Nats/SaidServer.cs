@@ -11,15 +11,21 @@ internal sealed class SaidServer : IAsyncDisposable
     private readonly List<Session> _guests = [];
     private readonly Queue<string> _replies = new();
 
-    private SaidServer(Engine engine, string greeting, string answer) =>
+    private SaidServer(Engine engine, string greeting, string answer)
+    {
+        Greeting = greeting;
         _server = new Server(new ServerOptions
         {
             Engine = engine,
             EndPoint = new IPEndPoint(IPAddress.Loopback, 0),
             Limits = new() { SendBytes = 64 << 20 }
-        }, () => new Guest(this, greeting, answer));
+        }, () => new Guest(this, Greeting, answer));
+    }
 
     internal string Address => $"nats://node:secret@{_server.EndPoint}";
+
+    // Sent to the clients that connect from now on.
+    internal string Greeting { get; set; }
 
     internal string Heard
     {
@@ -48,11 +54,16 @@ internal sealed class SaidServer : IAsyncDisposable
     // Stops reading and responding.
     internal Task FallSilentAsync() => AllAsync(static guest => guest.PauseReceiving());
 
+    // Ends all connections.
+    internal Task LoseAsync() => AllAsync(static guest => guest.Abort());
+
     public ValueTask DisposeAsync() => _server.DisposeAsync();
 
     private async Task AllAsync(Action<Session> action) => await _server.Engine.GetLoop(0).PostAsync(() =>
     {
-        lock (_guests) _guests.ForEach(action);
+        Session[] guests;
+        lock (_guests) guests = [.. _guests];
+        foreach (Session guest in guests) action(guest);
     });
 
     private sealed class Guest(SaidServer server, string greeting, string answer) : Session
@@ -63,6 +74,11 @@ internal sealed class SaidServer : IAsyncDisposable
         {
             lock (server._guests) server._guests.Add(this);
             Send(greeting);
+        }
+
+        protected override void OnDisconnected(CloseReason reason)
+        {
+            lock (server._guests) server._guests.Remove(this);
         }
 
         protected override void OnReceived(ReadOnlySpan<byte> data)
