@@ -48,6 +48,22 @@ public sealed class MessageReaderTests
     }
 
     [Fact]
+    public void Each_request_of_a_reader_has_the_same_limits()
+    {
+        HttpMessageReader reader = new(_requests);
+        byte[] Request(int length) => Encoding.ASCII.GetBytes(
+            $"GET / HTTP/1.1\r\nHost: h\r\nX: {new string('x', length - 32)}\r\n\r\n");
+        for (int i = 0; i < 3; i++)
+        {
+            Assert.Equal(HttpMessagePart.Head, reader.Read(Request(400), out int taken, out _));
+            Assert.Equal(400, taken);
+            Assert.Equal(HttpMessagePart.Done, reader.Read(default, out _, out _));
+        }
+
+        Assert.Equal(HttpMessagePart.Broken, reader.Read(Request(401), out _, out _));
+    }
+
+    [Fact]
     public void Requests_are_read_with_their_parts_one_after_the_other()
     {
         HttpMessageReader reader = new(_requests);
