@@ -26,8 +26,8 @@ namespace Whimbrel.Compat.Datagrams;
 /// <item>When <see cref="Close"/> has returned no callback begins any more. It waits for a running one, but at most
 /// <see cref="StallMs"/>, because that one may be waiting for a lock of the caller. On a loop and in a callback of its
 /// own it does not wait.</item>
-/// <item><see cref="Open"/>, <see cref="Join"/> and <see cref="Leave"/> need no pool thread but the caller's, because
-/// all others may be busy with received datagrams.</item>
+/// <item><see cref="Open"/>, <see cref="Join"/>, <see cref="Leave"/> and <see cref="Close"/> need no pool thread but
+/// the caller's, because all others may be busy with received datagrams.</item>
 /// </list>
 /// Any thread may use it. One owner.
 /// </remarks>
@@ -39,6 +39,7 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
     private const int DefaultQueue = 4 * 1024 * 1024, LargestQueue = 1 << 30;
     private const int StallMs = 200, LoopMs = 500; // waits for a callback, which may wait for a lock of the caller
     private const int MostMs = 5000;
+    private static readonly TimeSpan s_grace = TimeSpan.FromSeconds(2); // a stop ends a second after its deadline
 
     [ThreadStatic]
     private static UdpLink? t_running;
@@ -51,9 +52,9 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
     private Fetcher? _fetcher;
     private DatagramPeer _lastPeer;
     private EndPoint? _lastEndPoint;
-    private bool _isRunning;
+    private bool _isRunning; // a turn runs, or waits for its thread
+    private bool _isCalling; // a callback runs, and may use the buffer
     private bool _isArmed;
-    private bool _isDelivering; // a callback uses the buffer
     private bool _armsLater; // fetch when the running callback has returned
     private bool _isOpen;
     private bool _wantsSent; // read once per opening, because looking for an override allocates
@@ -136,7 +137,7 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
     {
         await Task.WhenAny(_closing).ConfigureAwait(false); // opening does not depend on the result
         DatagramSocket socket = new(options);
-        await socket.StartAsync().ConfigureAwait(false);
+        await ClosingSockets.StartAsync(socket).ConfigureAwait(false);
         bool wantsSent = owner.WantsSent;
         lock (_gate)
         {
@@ -151,20 +152,26 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
         }
     }
 
-    /// <summary>Closes the socket after its queue is sent or the time limit has passed.</summary>
+    /// <summary>Closes the socket after its queue is sent or the time limit has passed. If nothing is queued and the
+    /// port is free or shared, the socket may close after the return (<see cref="ClosingSockets"/>).</summary>
     internal void Close()
     {
         if (TakeOpen() is not { } socket) return;
-        // The task itself: the continuation of an await could need this thread, where it runs a callback.
-        _closing = socket.StopAsync().AsTask();
+        // The limit holds also if the loop is blocked, and the stop does not begin.
+        _closing = Loop.Current is not null ? socket.StopAsync().AsTask()
+            : Begin(socket.Loop, () => socket.StopAsync()).WaitAsync(socket.Options.DrainTimeout + s_grace);
+        ClosingSockets.Add(_closing);
         if (Loop.Current is not null) return;
         // The socket closes on its loop, which a callback may block.
-        Wait.For(Task.WhenAny(_closing), _loop is null ? Timeout.Infinite : LoopMs);
+        if (ClosingSockets.IsAwaited(socket))
+            Wait.For(Task.WhenAny(_closing), _loop is null ? Timeout.Infinite : LoopMs);
         if (IsTelling) return;
         Task idle;
         lock (_gate)
         {
-            if (!_isRunning) return;
+            // A turn that only waits for its thread begins no callback of a closed link. To wait for it would mean to
+            // wait for received datagrams of other links: 100 clients in a flood needed a second to disconnect.
+            if (!_isCalling) return;
             idle = (_idle ??= new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously)).Task;
         }
 
@@ -333,7 +340,7 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
             if (!_isOpen || _isArmed) return;
             _isArmed = true;
             // On any thread, because the next datagram would overwrite the buffer of the running callback.
-            if (IsTelling || _isDelivering)
+            if (IsTelling || _isCalling)
             {
                 _armsLater = true;
                 return;
@@ -384,7 +391,6 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
             // The socket was closed, and possibly opened again with another fetcher.
             if (!_isOpen || !ReferenceEquals(fetcher, _fetcher)) return;
             _isArmed = false;
-            _isDelivering = true;
         }
 
         // The engine was stopped: another fetch would fail the same way.
@@ -475,21 +481,15 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
 
     private bool TryTake(out Told told)
     {
-        TaskCompletionSource? idle = null, caughtUp = null;
+        TaskCompletionSource? caughtUp = null;
         bool isThere;
         lock (_gate)
         {
-            isThere = _told.TryDequeue(out told);
+            _isRunning = _isCalling = isThere = _told.TryDequeue(out told);
             if (_told.Count < MostTold / 2) (caughtUp, _caughtUp) = (_caughtUp, null);
-            if (!isThere)
-            {
-                _isRunning = false;
-                (idle, _idle) = (_idle, null);
-            }
         }
 
         caughtUp?.SetResult();
-        idle?.SetResult();
         return isThere;
     }
 
@@ -497,16 +497,7 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
     {
         try
         {
-            if (told.Kind == Kind.Called) ((Action)told.Subject)();
-            else if (told.Kind == Kind.Received) Deliver((Fetcher)told.Subject);
-            else if (!_isOpen) return;
-            else if (told.Kind == Kind.Sent) owner.TellSent((EndPoint)told.Subject, told.Number);
-            else
-            {
-                owner.TellError((SocketError)told.Number);
-                // So that programs that continue in OnSent continue.
-                owner.TellSent((EndPoint)told.Subject, 0);
-            }
+            CallBack(in told);
         }
         catch (Exception)
         {
@@ -514,9 +505,31 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
             if (told.Kind == Kind.Received) Arm();
         }
 
+        TaskCompletionSource? idle;
         bool arms;
-        lock (_gate) (arms, _armsLater, _isDelivering) = (_armsLater && _isOpen, false, false);
+        lock (_gate)
+        {
+            arms = _armsLater && _isOpen;
+            _armsLater = _isCalling = false;
+            (idle, _idle) = (_idle, null);
+        }
+
+        idle?.SetResult();
         if (arms) _fetcher!.Begin();
+    }
+
+    private void CallBack(in Told told)
+    {
+        if (told.Kind == Kind.Called) ((Action)told.Subject)();
+        else if (told.Kind == Kind.Received) Deliver((Fetcher)told.Subject);
+        else if (!_isOpen) return;
+        else if (told.Kind == Kind.Sent) owner.TellSent((EndPoint)told.Subject, told.Number);
+        else
+        {
+            owner.TellError((SocketError)told.Number);
+            // So that programs that continue in OnSent continue.
+            owner.TellSent((EndPoint)told.Subject, 0);
+        }
     }
 
     private void TellThrown()

@@ -19,27 +19,9 @@ public sealed class OldUdpCallsTests
     {
         using Setting setting = new(callbacks);
         using (Echo started = new()) Assert.True(started.Start()); // the first object starts the engine
-        using ManualResetEventSlim release = new();
-        using CountdownEvent ended = new(300);
-        for (int i = 0; i < 300; i++)
-        {
-            ThreadPool.UnsafeQueueUserWorkItem(
-                _ =>
-                {
-                    release.Wait();
-                    ended.Signal();
-                },
-                null);
-        }
-
-        // The pool adds a few threads per second: until the deadline far fewer than are blocked here.
         using Member first = new(), second = new();
-        Thread connecting = new(Connect) { IsBackground = true };
-        connecting.Start();
-        bool isThere = connecting.Join(TimeSpan.FromSeconds(20));
-        release.Set();
-        Assert.True(ended.Wait(s_deadline));
-        Assert.True(isThere, "Connect and JoinMulticastGroup waited for a thread of the pool.");
+        TimeSpan? took = BlockedPool.Time(Connect);
+        Assert.True(took is not null, "Connect and JoinMulticastGroup waited for a thread of the pool.");
         Assert.Equal((true, true, true, true), (first.IsDone, second.IsDone, first.HasJoined, second.HasJoined));
 
         void Connect()
@@ -50,6 +32,32 @@ public sealed class OldUdpCallsTests
             second.IsDone = second.Connect();
             second.LeaveMulticastGroup("239.255.0.7");
         }
+    }
+
+    // The multicast client of the original disconnects a hundred clients one after the other in a flood. Each of them
+    // waited for pool threads that were busy with datagrams of the others, up to a quarter of a second.
+    [Theory]
+    [InlineData(Scheduling.ThreadPool)]
+    [InlineData(Scheduling.Inline)]
+    public void Clients_disconnect_while_no_thread_of_the_pool_is_free_and_no_callback_begins_afterwards(
+        Scheduling callbacks)
+    {
+        using Setting setting = new(callbacks);
+        Counting[] clients = [.. Enumerable.Range(0, 20).Select(static _ => new Counting())];
+        Assert.All(clients, static client => Assert.True(client.Connect()));
+        int[] atTheEnd = new int[clients.Length];
+        TimeSpan? took = BlockedPool.Time(() =>
+        {
+            foreach (Counting client in clients) client.SendAsync("x"); // OnSent waits for a thread
+            foreach ((int i, Counting client) in clients.Index())
+            {
+                client.IsDone = client.Disconnect();
+                atTheEnd[i] = client.Calls;
+            }
+        });
+        Assert.All(clients, static client => Assert.True(client.IsDone));
+        Assert.Equal(atTheEnd, clients.Select(static client => client.Calls));
+        Assert.True(took < TimeSpan.FromSeconds(3), $"{clients.Length} calls of Disconnect took {took}");
     }
 
     // A flood never ends a drain: two such sockets would otherwise occupy two pool threads permanently.
@@ -107,6 +115,17 @@ public sealed class OldUdpCallsTests
         protected override void OnJoinedMulticastGroup(IPAddress address) => HasJoined = true;
 
         protected override void OnReceived(EndPoint endpoint, byte[] buffer, long offset, long size) => ReceiveAsync();
+    }
+
+    private sealed class Counting() : UdpClient(IPAddress.Loopback, 9)
+    {
+        private int _calls;
+
+        internal bool IsDone { get; set; }
+
+        internal int Calls => Volatile.Read(ref _calls);
+
+        protected override void OnSent(EndPoint endpoint, long sent) => Interlocked.Increment(ref _calls);
     }
 
     private sealed class Endless() : UdpClient(IPAddress.Loopback, 9)
