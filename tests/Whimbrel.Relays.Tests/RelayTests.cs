@@ -10,7 +10,7 @@ using Whimbrel.Conformance;
 namespace Whimbrel.Relays.Tests;
 
 // A relay between real sockets: choice of the target, transferred data, and ends of connections.
-public sealed class RelayTests
+public sealed partial class RelayTests
 {
     private static readonly TimeSpan s_patience = TimeSpan.FromSeconds(30);
 
@@ -361,21 +361,11 @@ public sealed class RelayTests
     [Fact]
     public async Task A_target_that_answers_no_connect_costs_a_client_a_second_and_not_the_whole_connect_timeout()
     {
-        using Socket full = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
-        full.Bind(new IPEndPoint(IPAddress.Loopback, 0));
-        full.Listen(0);
-        List<Socket> fill = [];
-        for (int i = 0; i < 3; i++)
-        {
-            fill.Add(new Socket(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp));
-            _ = fill[^1].ConnectAsync(full.LocalEndPoint!, Stop).AsTask()
-                .ContinueWith(static t => t.Exception, TaskScheduler.Default);
-        }
-
+        using SilentTarget full = new();
         await using Server healthy = await ServeAsync();
         await using Relay relay = new(Anywhere(), new RelayOptions
         {
-            Targets = [$"tcp://{full.LocalEndPoint}", $"tcp://{healthy.EndPoint}"],
+            Targets = [full.Name, $"tcp://{healthy.EndPoint}"],
             ConnectTimeout = TimeSpan.FromHours(1),
             RetryAfter = TimeSpan.FromHours(1)
         });
@@ -387,7 +377,6 @@ public sealed class RelayTests
         await UntilAsync(() => relay.Targets[0] is { OpenConnections: 0, IsUp: false, Failures: 1 }, "the failure");
         Assert.Contains("has not answered within 1 s", relay.Targets[0].LastFailure, StringComparison.Ordinal);
         Assert.Equal((0L, 2L, 0L), (relay.Unserved, relay.Targets[1].Connections, relay.Targets[1].Failures));
-        foreach (Socket each in fill) each.Dispose();
     }
 
     [Fact]
@@ -528,21 +517,10 @@ public sealed class RelayTests
     [Fact]
     public async Task A_client_that_disconnects_before_a_target_answers_leaves_nothing_open()
     {
-        // A listener that does not accept, with a full backlog: connects stay pending.
-        using Socket full = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
-        full.Bind(new IPEndPoint(IPAddress.Loopback, 0));
-        full.Listen(0);
-        List<Socket> fill = [];
-        for (int i = 0; i < 3; i++)
-        {
-            fill.Add(new Socket(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp));
-            _ = fill[^1].ConnectAsync(full.LocalEndPoint!, Stop).AsTask()
-                .ContinueWith(static t => t.Exception, TaskScheduler.Default);
-        }
-
+        using SilentTarget full = new();
         await using Relay relay = new(Anywhere(), new RelayOptions
         {
-            Targets = [$"tcp://{full.LocalEndPoint}"],
+            Targets = [full.Name],
             ConnectTimeout = TimeSpan.FromMilliseconds(500)
         });
         await relay.StartAsync();
@@ -552,7 +530,6 @@ public sealed class RelayTests
         client.Close();
         await UntilAsync(() => relay.Targets[0].OpenConnections == 0 && relay.Server.SessionCount == 0,
             "both sides to be gone");
-        foreach (Socket each in fill) each.Dispose();
     }
 
     [Theory]
