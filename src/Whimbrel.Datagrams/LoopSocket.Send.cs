@@ -287,7 +287,12 @@ internal sealed partial class LoopSocket
     {
         Interlocked.Increment(ref _operationCount);
         if (Loop.IsCurrent) DrainOperation(operation);
-        else if (!Loop.Mailbox.PostDatagramOperation(this, operation)) EndOperation(operation, SendResult.Closed);
+        else if (!Loop.Mailbox.Post(
+            new DataItem { Kind = DataKind.DatagramOperation, Receiver = this, Payload = operation },
+            atOnce: true))
+        {
+            EndOperation(operation, SendResult.Closed);
+        }
     }
 
     internal override void DrainOperation(object operation) => DrainOperation((DatagramSendOperation)operation);

@@ -388,7 +388,7 @@ internal sealed partial class LoopSocket : DatagramResident
 
     private void Enter(string name) => Loop.EnterCallback(this, name);
 
-    private void Leave() => Loop.LeaveHandler();
+    private void Leave() => Loop.LeaveCallback();
 
     /// <summary>
     /// Reports an exception of a callback; the socket continues. The loop still counts this as inside the callback.

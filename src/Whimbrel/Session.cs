@@ -516,7 +516,7 @@ public abstract partial class Session : IConnection
         // Later sends of this caller are rejected from here on; the close itself is queued after earlier sends
         // (contract 7).
         connection.CloseForeign(_generation);
-        connection.Loop.Mailbox.PostInOrder(DataKind.Close, connection, _generation,
+        connection.Loop.Mailbox.PostInOrder(InboxKind.Close, connection, _generation,
             reason.Cause == CloseCause.LocalClose ? null : reason);
     }
 
@@ -658,7 +658,7 @@ public abstract partial class Session : IConnection
 
         if (Strand.CurrentOf(connection, _generation) is { } strand) strand.FinishHere();
         connection.CloseForeign(_generation);
-        connection.Loop.Mailbox.PostInOrder(DataKind.ShutdownSend, connection, _generation);
+        connection.Loop.Mailbox.PostInOrder(InboxKind.ShutdownSend, connection, _generation);
     }
 
     // ------------------------------------------------------------------ receiving

@@ -227,7 +227,7 @@ public sealed class EngineThreadTests
             SpinTime = TimeSpan.FromMilliseconds(1),
             OnIdle = loop =>
             {
-                if (!loop.IsCurrent || loop.ActiveConnection is not null) astray++;
+                if (!loop.IsCurrent || loop.Active is not null) astray++;
                 if (Interlocked.Increment(ref calls) >= 100) polled.Set();
             },
         });

@@ -66,7 +66,7 @@ public sealed class InboxTests
         MemoryEngine engine = new(1);
         Mailbox mailbox = engine.GetLoop(0).Mailbox;
         Connections.Connection connection = new(engine.GetLoop(0));
-        SendInbox inbox = connection.Inbox;
+        SendInbox inbox = connection.SendInbox;
         Assert.Equal(SendResult.Queued, mailbox.PostSend(connection, 2, "12"u8, "3"u8, isHeld: true));
         Assert.Equal(SendResult.Queued, mailbox.PostSend(connection, 2, new byte[2000], default, isHeld: true));
         Assert.False(mailbox.Any);

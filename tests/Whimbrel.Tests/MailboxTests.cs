@@ -70,7 +70,7 @@ public sealed class MailboxTests
         Assert.Equal(SendResult.Full,
             _narrow.GetLoop(1).Mailbox.PostSend(new Connection(_narrow.GetLoop(1)), Nobody, [1], default));
         Assert.True(mailbox.PostControl(static (_, _, _, _) => { }));
-        Assert.True(mailbox.PostInOrder(DataKind.Close, connection, Nobody));
+        Assert.True(mailbox.PostInOrder(InboxKind.Close, connection, Nobody));
         mailbox.Drain();
         Assert.Equal(new EngineCounters(0, 3, 0, 0, 0, 0), _narrow.ReadCounters());
         Assert.Equal(SendResult.Queued, mailbox.PostSend(connection, Nobody, [1], default));
@@ -251,6 +251,9 @@ public sealed class MailboxTests
         using (new WakeUpBatch(engine, mayLinger)) mailbox.PostSend(_connection, Nobody, [1], default);
     }
 
+    private static DataItem Nothing() =>
+        new() { Kind = DataKind.Post, Payload = (ControlAction)(static (_, _, _, _) => { }) };
+
     private static void RunWake(Mailbox mailbox) => ((IThreadPoolWorkItem)mailbox).Execute();
 
     [Fact]
@@ -299,7 +302,7 @@ public sealed class MailboxTests
         GroupShard shard = new SessionGroup("g").ShardOf(_loop);
         for (int i = 0; i < 20_000; i++)
         {
-            Assert.True(_mailbox.PostAction(static (_, _, _, _) => { }, null, null));
+            Assert.True(_mailbox.Post(Nothing()));
             Assert.True(_mailbox.PostBroadcast(shard, new BroadcastData(new byte[1000]), null));
         }
 
@@ -362,7 +365,7 @@ public sealed class MailboxTests
         Assert.Equal(3, items.Outstanding);
         Assert.Equal(SendResult.Queued, _mailbox.PostSend(_connection, Nobody + 1, [1], default));
         Assert.Equal(4, items.Outstanding);
-        Assert.True(_mailbox.PostAction(static (_, _, _, _) => { }, null, null));
+        Assert.True(_mailbox.Post(Nothing()));
         Assert.Equal(SendResult.Queued, _mailbox.PostSend(_connection, Nobody + 1, [1], default));
         Assert.Equal(5, items.Outstanding);
         while (_mailbox.Any) _mailbox.Drain();
@@ -496,7 +499,7 @@ public sealed class MailboxTests
         room = _mailbox.WaitForRoom(1, default);
         Assert.True(room.IsCompleted);
         Assert.False(_mailbox.PostControl((_, _, _, _) => runs++));
-        Assert.False(_mailbox.PostInOrder(DataKind.Close, _connection, Nobody));
+        Assert.False(_mailbox.PostInOrder(InboxKind.Close, _connection, Nobody));
         Assert.Equal(SendResult.Closed, _mailbox.PostSend(_connection, Nobody, [1], default));
         Assert.True(_mailbox.TryReserveRun(1));
         Assert.False(_mailbox.PostBroadcast(new SessionGroup().ShardOf(_loop), new BroadcastData([1]), null));

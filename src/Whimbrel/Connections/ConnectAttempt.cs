@@ -74,6 +74,8 @@ internal sealed class ConnectAttempt : Resident
         else if (!wasOver) Loop.Schedule(this);
     }
 
+    internal override void Abort() => Cancel(new CloseReason(CloseCause.EngineStopped));
+
     internal override void CompleteClose() => Loop.Schedule(this);
 
     private RawSocket ReleaseSocket()

@@ -77,7 +77,7 @@ internal sealed partial class Connection
         ReleaseSends();
         // Inside a callback the session may still read the data (contract 13); then the code after the callback clears
         // it.
-        if (!ReferenceEquals(Loop.ActiveConnection, this)) _tenancy.Driver.ClearUnread();
+        if (!ReferenceEquals(Loop.Active, this)) _tenancy.Driver.ClearUnread();
         _tenancy.Driver.ForgetOffer();
         if ((_tenancy.Life.Peer != PeerHalf.Open || PeerSaidAll) && SendQueueIsEmpty
             && _tenancy.Tls is not { CanSend: true })
@@ -203,6 +203,15 @@ internal sealed partial class Connection
         ResetOnClose = true;
         Detach();
     }
+
+    internal override void Abort() => AbortWith(new CloseReason(CloseCause.EngineStopped));
+
+    internal override bool EndsByFault => true;
+
+    internal override void EndByFault(Exception exception) =>
+        AbortWith(new CloseReason(CloseCause.UserException, 0, exception));
+
+    internal override string? TextOf(string callback) => Session?.TextOf(callback);
 
     /// <summary>Ends the connection because of an error, a limit or the peer.</summary>
     private void Fail(CloseReason reason)

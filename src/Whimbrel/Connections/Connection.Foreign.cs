@@ -507,7 +507,7 @@ internal sealed partial class Connection
             Enqueue(operation);
             PumpOperations();
         }
-        else if (!Loop.Mailbox.PostInOrder(DataKind.SendOperation, this, generation, operation))
+        else if (!Loop.Mailbox.PostInOrder(InboxKind.SendOperation, this, generation, operation))
             operation.End(SendResult.Closed);
         return operation;
     }

@@ -7,15 +7,6 @@ namespace Whimbrel.Connections;
 /// <summary>The entries of the inbox, when the loop moves them (docs/design/0071).</summary>
 internal sealed partial class Connection
 {
-    private SendInbox? _inbox; // created by the first send of another thread, and kept
-
-    /// <summary>Any thread.</summary>
-    internal SendInbox Inbox =>
-        Volatile.Read(ref _inbox) ?? Interlocked.CompareExchange(ref _inbox, new SendInbox(this), null) ?? _inbox;
-
-    /// <summary>True if other threads have sent something that the loop has not moved yet.</summary>
-    internal bool HasInbox => Volatile.Read(ref _inbox) is { Any: true };
-
     /// <summary>
     /// Moves earlier sends of other threads before the loop sends, or does something else that is ordered with sends
     /// (contract 7). Their memory may throw and end the connection. This matters after an async function that has sent
@@ -26,21 +17,16 @@ internal sealed partial class Connection
         if (HasInbox && TakesQueued) Loop.Mailbox.MoveAhead(this);
     }
 
-    /// <summary>Moves the entries up to a stamp, and returns the bytes that they were charged.</summary>
-    /// <param name="limit">Largest stamp.</param>
-    /// <param name="isAhead">Early, perhaps inside a callback.</param>
-    /// <param name="most">Number of bytes after which the move stops.</param>
-    internal override long MoveInbox(long limit, bool isAhead = false, long most = long.MaxValue)
+    void IMailboxReceiver.RunItem(in DataItem item, ReadOnlySpan<byte> bytes, ReadOnlySpan<int> lengths)
     {
-        long moved = 0;
-        while (moved < most && _inbox!.TryTake(limit, isAhead) is { } item) moved += Run(item);
-        return moved;
+        SettleForeign();
+        DrainCall(item.Generation, (Delegate)item.Payload!, item.Extra);
     }
 
     /// <summary>
     /// Runs one entry. An exception ends this connection only: the caller may be a callback of another one.
     /// </summary>
-    private int Run(InboxItem item)
+    internal override int RunEntry(InboxItem item)
     {
         uint generation = item.Generation;
         int charge = item.Charge;
@@ -60,54 +46,52 @@ internal sealed partial class Connection
 
     private void Drain(InboxItem item)
     {
-        if (item.Kind == DataKind.Send)
+        if (item.Kind == InboxKind.Send)
         {
             DrainSend(item);
             return;
         }
 
         // Returned first, because the entry may move the inbox again.
-        (DataKind kind, uint generation, object? payload, int offset, int length) = (item.Kind, item.Generation,
+        (InboxKind kind, uint generation, object? payload, int offset, int length) = (item.Kind, item.Generation,
             item.Payload, item.Offset, item.Length);
         item.ReturnHere();
         switch (kind)
         {
-            case DataKind.SendOwned:
+            case InboxKind.SendOwned:
                 DrainOwned(generation, (IMemoryOwner<byte>)payload!, offset, length);
                 break;
-            case DataKind.SendFile:
+            case InboxKind.SendFile:
                 DrainFile(generation, (FileRange)payload!, length);
                 break;
-            case DataKind.SendOperation:
+            case InboxKind.SendOperation:
                 DrainOperation(generation, (SendOperation)payload!);
                 break;
-            case DataKind.Close:
+            case InboxKind.Close:
                 DrainClose(generation, payload);
                 break;
-            case DataKind.ShutdownSend:
+            case InboxKind.ShutdownSend:
                 DrainShutdownSend(generation);
                 break;
-            case DataKind.BroadcastGate:
+            case InboxKind.BroadcastGate:
                 DrainBroadcastGate(generation, (BroadcastGate)payload!);
                 break;
-            case DataKind.HoldSends:
+            case InboxKind.HoldSends:
                 DrainHoldSends(generation, holds: payload is not null);
                 break;
-            case DataKind.Upgrade:
+            case InboxKind.Upgrade:
                 DrainUpgrade(generation, (TlsUpgrade)payload!);
                 break;
-            case DataKind.Offer:
+            case InboxKind.Offer:
                 DrainOffer(generation, length);
                 ((ManualResetEventSlim)payload!).Set();
                 break;
-            case DataKind.Mark:
+            case InboxKind.Mark:
                 LowWaterMark(generation, (SentMark)payload!);
                 break;
-            case DataKind.Paced:
+            case InboxKind.Paced:
                 DrainPaced(generation, (PacedSend)payload!);
                 break;
-            default:
-                throw new InvalidOperationException($"{kind} belongs into the lane of the mailbox.");
         }
     }
 

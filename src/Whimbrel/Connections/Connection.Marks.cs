@@ -29,7 +29,7 @@ internal sealed partial class Connection
             return new(true);
         mark = Loop.FreeMarks.Take(Loop);
         ValueTask<bool> task = mark.Task;
-        if (!Loop.Mailbox.PostInOrder(DataKind.Mark, this, generation, mark)) mark.SetResult(false);
+        if (!Loop.Mailbox.PostInOrder(InboxKind.Mark, this, generation, mark)) mark.SetResult(false);
         return task;
     }
 

@@ -39,7 +39,7 @@ internal sealed partial class Connection
         ValueTask<SendResult> task = send.Task;
         if (cancellation.CanBeCanceled) send.CancelWith(cancellation);
         if (Loop.IsCurrent) Add(send);
-        else if (!Loop.Mailbox.PostInOrder(DataKind.Paced, this, generation, send)) send.Release();
+        else if (!Loop.Mailbox.PostInOrder(InboxKind.Paced, this, generation, send)) send.Release();
         return task;
     }
 

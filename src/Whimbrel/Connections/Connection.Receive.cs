@@ -295,7 +295,7 @@ internal sealed partial class Connection : IDriverHost
     internal void ResumeReceiving() => Open(ReceiveGate.User);
 
     /// <summary>Stops deliveries, and reading, for a reason that the session or another loop releases.</summary>
-    internal void HoldFor(ReceiveGate reason)
+    internal override void HoldFor(ReceiveGate reason)
     {
         if (State == ConnectionState.Open) Shut(reason);
     }
@@ -303,7 +303,7 @@ internal sealed partial class Connection : IDriverHost
     internal void ReleaseCallback() => Open(ReceiveGate.Callback);
 
     /// <summary>Ends a hold that another thread ends, unless the connection has ended meanwhile.</summary>
-    internal void Release(ReceiveGate reason, uint generation)
+    internal override void Release(ReceiveGate reason, uint generation)
     {
         if (generation == Generation) Open(reason);
     }

@@ -33,7 +33,7 @@ internal sealed unsafe partial class Connection
     internal long BytesSent => _tenancy.BytesSent;
 
     /// <summary>Taken and not yet given to the system. Any thread; exact for one caller (contract 8).</summary>
-    internal long BytesPending => Loop.IsCurrent ? PendingHere : _queue.PendingFromElsewhere();
+    internal override long BytesPending => Loop.IsCurrent ? PendingHere : _queue.PendingFromElsewhere();
 
     /// <summary>The same on the loop's thread.</summary>
     private long PendingHere => _queue.Pending;
@@ -345,7 +345,7 @@ internal sealed unsafe partial class Connection
     }
 
     /// <summary>Starts the send of what is queued. From the loop's flush only.</summary>
-    internal void Flush(bool isEndOfTurn)
+    internal override void Flush(bool isEndOfTurn)
     {
         _dirty = false;
         if (_tenancy.HoldsSends) return;

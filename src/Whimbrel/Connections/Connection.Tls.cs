@@ -149,7 +149,7 @@ internal sealed partial class Connection
             return;
         }
 
-        if (!ReferenceEquals(Loop.ActiveConnection, this)) _tenancy.Driver.ClearUnread();
+        if (!ReferenceEquals(Loop.Active, this)) _tenancy.Driver.ClearUnread();
         Go(ConnectionState.Draining);
         StartDeadline(s_alertTime);
         UpdateReceiving();
@@ -196,7 +196,7 @@ internal sealed partial class Connection
         if (_operationCount > 0) UpgradeInsideSend();
         SettleForeign();
         SplitForUpgrade(upgrade).BecomeDue();
-        if (!ReferenceEquals(Loop.ActiveConnection, this)) Loop.Schedule(this);
+        if (!ReferenceEquals(Loop.Active, this)) Loop.Schedule(this);
     }
 
     /// <summary>

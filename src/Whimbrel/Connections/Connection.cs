@@ -1,6 +1,7 @@
 using System.Net;
 using System.Net.Sockets;
 using Whimbrel.Buffers;
+using Whimbrel.Engines;
 
 namespace Whimbrel.Connections;
 
@@ -16,7 +17,7 @@ namespace Whimbrel.Connections;
 /// generation, a closed bit and the bytes of sends that other threads have in progress. A late caller can therefore
 /// neither reach the next session of this object nor exceed the limit.
 /// </remarks>
-internal sealed partial class Connection : Resident
+internal sealed partial class Connection : Resident, IMailboxReceiver
 {
     private Tenancy _tenancy;
     private LoopTimer? _deadline;
@@ -246,7 +247,7 @@ internal sealed partial class Connection : Resident
         if (State != ConnectionState.Open && !IsBeginning) return;
         _tenancy.Driver.HandOver(next);
         if (holdsSends) HoldSends();
-        if (!ReferenceEquals(Loop.ActiveConnection, this)) Loop.Schedule(this);
+        if (!ReferenceEquals(Loop.Active, this)) Loop.Schedule(this);
     }
 
     private void SwitchSession()

@@ -9,7 +9,7 @@ namespace Whimbrel.Connections;
 /// into a run that members queue by reference; a member that has sent the previous ones only extends its reference. The
 /// run returns to the loop's pool when all members have sent it, so a quiet group holds none.
 /// </summary>
-internal sealed class GroupShard
+internal sealed class GroupShard : IMailboxReceiver
 {
     private const string SharedText = "memory that was broadcast";
     private const long BacklogMark = 32 * 1024;
@@ -163,9 +163,44 @@ internal sealed class GroupShard
         }
     }
 
-    /// <summary>Completes a join, for which the group was held: adds the member, or releases the hold.</summary>
+    // ------------------------------------------------------------------ posts of other threads
+
+    void IMailboxReceiver.RunItem(in DataItem item, ReadOnlySpan<byte> bytes, ReadOnlySpan<int> lengths)
+    {
+        switch (item.Kind)
+        {
+            case DataKind.Join:
+                DrainJoin((Connection)item.Subject!, item.Generation, item.Value);
+                break;
+            case DataKind.Leave:
+                DrainLeave((Connection)item.Subject!, item.Generation);
+                break;
+            case DataKind.LeaveAll:
+                DrainLeaveAll();
+                break;
+            case DataKind.SharedBroadcast:
+                DrainShared((SharedBroadcast)item.Payload!);
+                break;
+            default:
+                DrainBroadcast(bytes, lengths, item.Kind == DataKind.FormedBroadcast, item.Extra);
+                break;
+        }
+    }
+
+    bool IMailboxReceiver.Concerns(in DataItem item, Resident resident) => item.Kind switch
+    {
+        DataKind.Join => ReferenceEquals(item.Subject, resident) && item.Generation == resident.Generation,
+        DataKind.Leave => false,
+        _ => Contains((Connection)resident),
+    };
+
+    /// <summary>
+    /// Completes a join, for which the group was held: adds the member, or releases the hold. Earlier sends of other
+    /// threads to the member come before broadcasts that it gets from now on.
+    /// </summary>
     internal void DrainJoin(Connection connection, uint generation, int memberClass)
     {
+        connection.SettleForeign();
         if (connection.Generation == generation && connection.State == ConnectionState.Open && !Contains(connection))
             Add(connection, memberClass);
         else Group.Release(memberClass);
@@ -261,7 +296,7 @@ internal sealed class GroupShard
     /// <param name="isByClass">True if <paramref name="messages"/> has forms.</param>
     /// <param name="extra">Session that does not get them, predicate, or operation of an awaited broadcast; or
     /// null.</param>
-    internal void DrainBroadcast(ReadOnlySpan<byte> data, ReadOnlySpan<int> messages, bool isByClass, object? extra)
+    private void DrainBroadcast(ReadOnlySpan<byte> data, ReadOnlySpan<int> messages, bool isByClass, object? extra)
     {
         (BroadcastOperation? operation, Session? except, Func<Session, bool>? predicate) = Read(extra);
         BroadcastResult result = Broadcast(data, messages, isByClass, except, predicate);
@@ -269,10 +304,11 @@ internal sealed class GroupShard
     }
 
     /// <summary>Processes a broadcast of shared bytes, with a reference of this loop.</summary>
-    internal void DrainShared(SharedBroadcast broadcast, int offset, int length)
+    private void DrainShared(SharedBroadcast broadcast)
     {
         (BroadcastOperation? operation, Session? except, Func<Session, bool>? predicate) = Read(broadcast.Extra);
-        BroadcastResult result = BroadcastShared(broadcast.Bytes.Loan, offset, length, except, predicate);
+        BroadcastResult result = BroadcastShared(broadcast.Bytes.Loan, broadcast.Offset, broadcast.Length, except,
+            predicate);
         operation?.Count(result);
     }
 

@@ -253,4 +253,6 @@ internal sealed class Listener : Resident
     internal override void RunScheduled()
     {
     }
+
+    internal override void Abort() => Stop();
 }

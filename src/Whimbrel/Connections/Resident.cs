@@ -1,4 +1,5 @@
 using System.Net.Sockets;
+using Whimbrel.Engines;
 
 namespace Whimbrel.Connections;
 
@@ -11,6 +12,7 @@ namespace Whimbrel.Connections;
 internal abstract class Resident
 {
     private SocketShare _share;
+    private SendInbox? _inbox; // created by the first send of another thread, and kept
 
     protected Resident(Loop loop) => Loop = loop;
 
@@ -101,14 +103,53 @@ internal abstract class Resident
     {
     }
 
-    /// <summary>
-    /// Moves the entries of its <see cref="Engines.SendInbox"/> up to a stamp, and returns their bytes.
-    /// </summary>
-    /// <param name="limit">Largest stamp.</param>
-    /// <param name="isAhead">Early, perhaps inside a callback.</param>
-    /// <param name="most">Number of bytes after which the move stops.</param>
-    internal virtual long MoveInbox(long limit, bool isAhead = false, long most = long.MaxValue) => 0;
-
     /// <summary>Carries out work that was recorded while no session could be called. Loop's completion phase.</summary>
     internal abstract void RunScheduled();
+
+    /// <summary>Closes at once, because the loop ends.</summary>
+    internal abstract void Abort();
+
+    // ------------------------------------------------------------------ sends of other threads
+
+    /// <summary>Sends of other threads. Any thread.</summary>
+    internal SendInbox SendInbox =>
+        Volatile.Read(ref _inbox) ?? Interlocked.CompareExchange(ref _inbox, new SendInbox(this), null) ?? _inbox;
+
+    /// <summary>True if other threads have sent something that the loop has not moved yet.</summary>
+    internal bool HasInbox => Volatile.Read(ref _inbox) is { Any: true };
+
+    /// <summary>Runs one entry of the inbox, and returns the bytes that it was charged.</summary>
+    internal virtual int RunEntry(InboxItem entry) => throw new NotSupportedException();
+
+    // ------------------------------------------------------------------ for the turn of the loop
+
+    /// <summary>Number of bytes accepted and not yet passed to the system. Any thread.</summary>
+    internal virtual long BytesPending => 0;
+
+    /// <summary>True if an exception that the loop catches in one of its steps ends it.</summary>
+    internal virtual bool EndsByFault => false;
+
+    /// <summary>Starts the send of what is queued. Called for a resident on the loop's dirty list.</summary>
+    /// <param name="isEndOfTurn">False for an early flush, perhaps while user code runs.</param>
+    internal virtual void Flush(bool isEndOfTurn)
+    {
+    }
+
+    /// <summary>Ends it after an exception of one of its steps.</summary>
+    internal virtual void EndByFault(Exception exception)
+    {
+    }
+
+    /// <summary>Text of a callback that runs now, for messages; null if unknown. Any thread.</summary>
+    internal virtual string? TextOf(string callback) => null;
+
+    /// <summary>Stops reading, because its session has posted more than another loop accepts.</summary>
+    internal virtual void HoldFor(ReceiveGate reason)
+    {
+    }
+
+    /// <summary>Reads again, because that loop has caught up.</summary>
+    internal virtual void Release(ReceiveGate reason, uint generation)
+    {
+    }
 }

@@ -80,7 +80,7 @@ internal sealed partial class Strand
             InboxItem? first = null;
             if (MaySendNow)
             {
-                length = _connection.Inbox.TryTakeHeld(
+                length = _connection.SendInbox.TryTakeHeld(
                     _generation,
                     Pieces.MostInRow,
                     (_connection, _generation, next),
@@ -186,7 +186,7 @@ internal sealed partial class Strand
         while (!rest.IsEmpty)
         {
             InboxItem item = _loop.InboxItems.TakeLarge();
-            item.Kind = DataKind.Send;
+            item.Kind = InboxKind.Send;
             item.Generation = _generation;
             int count = Math.Min(rest.Length, item.Room.Length);
             item.Write(rest[..count]);

@@ -28,7 +28,7 @@ internal sealed partial class Strand
         set
         {
             _broadcastGate = value;
-            _loop.Mailbox.PostInOrder(DataKind.BroadcastGate, _connection, _generation, value switch
+            _loop.Mailbox.PostInOrder(InboxKind.BroadcastGate, _connection, _generation, value switch
             {
                 BroadcastGate.Held => s_held,
                 BroadcastGate.Shut => s_shut,
@@ -209,7 +209,7 @@ internal sealed partial class Strand
         _driver.HandOver(next);
         if (!holdsSends || _sendsAreHeld) return;
         _sendsAreHeld = true;
-        _loop.Mailbox.PostInOrder(DataKind.HoldSends, _connection, _generation, this);
+        _loop.Mailbox.PostInOrder(InboxKind.HoldSends, _connection, _generation, this);
     }
 
     /// <summary>The next session's OnConnected has returned, or flushes. Inside a callback.</summary>
@@ -217,7 +217,7 @@ internal sealed partial class Strand
     {
         if (!_sendsAreHeld) return;
         _sendsAreHeld = false;
-        _loop.Mailbox.PostInOrder(DataKind.HoldSends, _connection, _generation);
+        _loop.Mailbox.PostInOrder(InboxKind.HoldSends, _connection, _generation);
     }
 
     /// <summary>The running callback has handed over. Inside a callback.</summary>

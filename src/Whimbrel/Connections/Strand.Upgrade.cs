@@ -34,7 +34,7 @@ internal sealed partial class Strand
         if (_connection.HasOperations(_generation)) Connection.UpgradeInsideSend();
         _upgrade = upgrade;
         Hold(ReceiveGate.Upgrade);
-        _loop.Mailbox.PostInOrder(DataKind.Upgrade, _connection, _generation, upgrade);
+        _loop.Mailbox.PostInOrder(InboxKind.Upgrade, _connection, _generation, upgrade);
     }
 
     /// <summary>Notes that the session has ended its half: an upgrade or a Commit is invalid from now on.</summary>

@@ -1,6 +1,7 @@
 using System.Net;
 using System.Net.Sockets;
 using Whimbrel.Connections;
+using Whimbrel.Engines;
 
 namespace Whimbrel.Datagrams;
 
@@ -22,7 +23,7 @@ namespace Whimbrel.Datagrams;
 /// the completion phase.</item>
 /// </list>
 /// </remarks>
-internal abstract class DatagramResident : Resident
+internal abstract class DatagramResident : Resident, IMailboxReceiver
 {
     /// <summary>Creates it for an address to bind, and the peer of a connected socket.</summary>
     private protected DatagramResident(Loop loop, EndPoint endPoint, EndPoint? remote)
@@ -151,10 +152,18 @@ internal abstract class DatagramResident : Resident
     /// </summary>
     internal abstract void RetrySend();
 
-    /// <summary>Closes at once, because the loop ends.</summary>
-    internal abstract void Abort();
+    internal override string? TextOf(string callback) => $"{callback} of {HandlerName} (datagrams at {EndPoint})";
 
     // ------------------------------------------------------------------ called by the mailbox
+
+    void IMailboxReceiver.RunItem(in DataItem item, ReadOnlySpan<byte> bytes, ReadOnlySpan<int> lengths)
+    {
+        if (item.Kind == DataKind.DatagramOperation)
+            DrainOperation(item.Payload!);
+        else
+            DrainDatagrams(bytes[DatagramPeer.PackedBytes..], item.Value,
+                DatagramPeer.Unpack(bytes, (UnixName?)item.Extra));
+    }
 
     /// <summary>Called with datagrams of another thread.</summary>
     internal abstract void DrainDatagrams(ReadOnlySpan<byte> data, int datagramBytes, in DatagramPeer peer);

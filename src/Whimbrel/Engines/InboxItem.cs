@@ -5,6 +5,23 @@ using System.Runtime.InteropServices;
 
 namespace Whimbrel.Engines;
 
+/// <summary>What the loop does with an entry of an inbox.</summary>
+internal enum InboxKind : byte
+{
+    Send,
+    SendOwned,
+    SendFile,
+    SendOperation,
+    Close,
+    ShutdownSend,
+    BroadcastGate,
+    HoldSends,
+    Upgrade,
+    Offer,
+    Mark,
+    Paced,
+}
+
 /// <summary>
 /// One entry of a <see cref="SendInbox"/>: copied bytes of one or several messages, or another step that is ordered
 /// with them. Or a block with messages for several connections, to parts of which other entries refer
@@ -40,7 +57,7 @@ internal sealed unsafe class InboxItem : MemoryManager<byte>
         _memory = (byte*)Unsafe.AsPointer(ref MemoryMarshal.GetArrayDataReference(_pinned));
     }
 
-    internal DataKind Kind { get; set; }
+    internal InboxKind Kind { get; set; }
 
     /// <summary>Generation of the connection that the sender addressed.</summary>
     internal uint Generation { get; set; }

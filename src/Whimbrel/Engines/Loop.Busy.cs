@@ -1,6 +1,5 @@
 using System.Runtime.CompilerServices;
 using Whimbrel.Connections;
-using Whimbrel.Datagrams;
 using Whimbrel.Diagnostics;
 using Whimbrel.Engines;
 
@@ -64,11 +63,7 @@ public abstract partial class Loop
             // Each field is read once, because the loop continues meanwhile. A stale value names the wrong session,
             // without other effects.
             string? callback = ActiveCallback;
-            Session? session = ActiveConnection?.Session;
-            DatagramResident? socket = _activeSocket;
-            if (callback is not null && session is not null) return session.TextOf(callback);
-            if (callback is not null && socket is not null)
-                return $"{callback} of {socket.HandlerName} (datagrams at {socket.EndPoint})";
+            if (callback is not null && Active is { } resident && resident.TextOf(callback) is { } text) return text;
             return _work is { } work ? UserCode.TextOf(work, _workSubject) : null;
         }
     }

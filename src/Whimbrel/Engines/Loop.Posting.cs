@@ -266,7 +266,13 @@ public abstract partial class Loop
     /// </summary>
     private bool PostInOrder(ControlAction action, object? first, object? second = null)
     {
-        return Mailbox.PostAction(action, first, second);
+        return Mailbox.Post(new DataItem
+        {
+            Kind = DataKind.Post,
+            Payload = action,
+            Extra = first,
+            Subject = second
+        });
     }
 
     internal bool PostControl(ControlAction action, object? first = null, object? second = null, long value = 0) =>

@@ -1,6 +1,5 @@
 using System.Diagnostics;
 using Whimbrel.Connections;
-using Whimbrel.Datagrams;
 using Whimbrel.Diagnostics;
 using Whimbrel.Engines;
 
@@ -366,26 +365,7 @@ public abstract partial class Loop
 
         for (int i = 0; i < _usedSlots; i++)
         {
-            if (_residents[i] is { } resident) Stop(resident);
-        }
-    }
-
-    private static void Stop(Resident resident)
-    {
-        switch (resident)
-        {
-            case Connection connection:
-                connection.AbortWith(new CloseReason(CloseCause.EngineStopped));
-                break;
-            case ConnectAttempt connector:
-                connector.Cancel(new CloseReason(CloseCause.EngineStopped));
-                break;
-            case Listener listener:
-                listener.Stop();
-                break;
-            case DatagramResident socket:
-                socket.Abort();
-                break;
+            _residents[i]?.Abort();
         }
     }
 

@@ -1,7 +1,6 @@
 using System.Diagnostics;
 using Whimbrel.Buffers;
 using Whimbrel.Connections;
-using Whimbrel.Datagrams;
 using Whimbrel.Diagnostics;
 using Whimbrel.Engines;
 using Whimbrel.Linux;
@@ -57,7 +56,7 @@ public abstract partial class Loop
     private uint[] _slotGenerations = new uint[StartSlots];
     private List<(Action<object?> Continuation, object? State)> _ready = [];
     private List<(Action<object?> Continuation, object? State)> _readyRunning = [];
-    private Connection[] _dirty = new Connection[StartSlots];
+    private Resident[] _dirty = new Resident[StartSlots];
     private int _dirtyCount;
     private int _usedSlots;
     private int _receivedSinceFlush;
@@ -76,7 +75,6 @@ public abstract partial class Loop
     private int _queuedStrands; // on the pool
     private TlsScratch? _tls;
     private bool _isStopped;
-    private DatagramResident? _activeSocket; // datagram socket with a handler in a callback now
 
     private protected Loop(Engine engine, int index)
     {
@@ -146,8 +144,8 @@ public abstract partial class Loop
     /// <summary>Data passed to the session that is in OnReceived now.</summary>
     internal OfferedBytes Offered;
 
-    /// <summary>The connection with a session in a callback now.</summary>
-    internal Connection? ActiveConnection { get; private set; }
+    /// <summary>The connection or datagram socket with user code in a callback now.</summary>
+    internal Resident? Active { get; private set; }
 
     internal string? ActiveCallback { get; private set; }
 
@@ -195,7 +193,7 @@ public abstract partial class Loop
             // The array may be outdated; an ended connection in it has nothing pending.
             foreach (Resident? resident in Volatile.Read(ref _residents))
             {
-                if (resident is Connection connection) sum += connection.BytesPending;
+                if (resident is not null) sum += resident.BytesPending;
             }
 
             return sum;
@@ -376,7 +374,7 @@ public abstract partial class Loop
         }
         catch (Exception e) when (Outlives(e))
         {
-            Outlive(e, ActiveConnection);
+            Outlive(e, Active);
         }
     }
 
@@ -464,8 +462,7 @@ public abstract partial class Loop
         }
         catch (Exception e) when (Outlives(e))
         {
-            Outlive(e,
-                item.Connection is { } connection && connection.Generation == item.Generation ? connection : null);
+            Outlive(e, item.Concerned);
         }
     }
 
@@ -513,13 +510,11 @@ public abstract partial class Loop
     internal void Outlive(Exception exception, Resident? concerned)
     {
         LeaveCallback();
-        _activeSocket = null;
-        Connection? connection = concerned as Connection;
         try
         {
-            Engine.ReportException($"a step of {this}", exception, connection is null
-                ? "Nothing was ended; the loop continues." : "Its connection was ended; the loop continues.");
-            connection?.AbortWith(new CloseReason(CloseCause.UserException, 0, exception));
+            Engine.ReportException($"a step of {this}", exception, concerned is { EndsByFault: true }
+                ? "Its connection was ended; the loop continues." : "Nothing was ended; the loop continues.");
+            concerned?.EndByFault(exception);
         }
         catch (Exception) when (Outlives(exception))
         {
@@ -550,35 +545,20 @@ public abstract partial class Loop
 
     // ------------------------------------------------------------------ callbacks
 
-    /// <summary>Called when a session's callback begins. The memory engine throws if one is already running.</summary>
-    internal void EnterCallback(Connection connection, string name)
+    /// <summary>
+    /// Called when a callback of a session or handler begins. The memory engine throws if one is already running.
+    /// </summary>
+    internal void EnterCallback(Resident resident, string name)
     {
         if (ActiveCallback is not null) Engine.Violated($"{name} began inside {ActiveCallback}");
-        ActiveConnection = connection;
-        ActiveCallback = name;
-        UserCalls++;
-    }
-
-    /// <summary>Called when a datagram handler's callback begins.</summary>
-    internal void EnterCallback(DatagramResident socket, string name)
-    {
-        if (ActiveCallback is not null) Engine.Violated($"{name} began inside {ActiveCallback}");
-        _activeSocket = socket;
+        Active = resident;
         ActiveCallback = name;
         UserCalls++;
     }
 
     internal void LeaveCallback()
     {
-        ActiveConnection = null;
-        ActiveCallback = null;
-        UserCalls++;
-    }
-
-    /// <summary>Called when a handler's callback has ended.</summary>
-    internal void LeaveHandler()
-    {
-        _activeSocket = null;
+        Active = null;
         ActiveCallback = null;
         UserCalls++;
     }
@@ -609,17 +589,17 @@ public abstract partial class Loop
     /// Called when the session in a callback has posted more than another loop accepts: it is not read until that loop
     /// has caught up.
     /// </summary>
-    internal void HoldActiveSession() => ActiveConnection?.HoldFor(ReceiveGate.Mailbox);
+    internal void HoldActiveSession() => Active?.HoldFor(ReceiveGate.Mailbox);
 
     // ------------------------------------------------------------------ flush
 
     /// <summary>
     /// Puts a connection on the dirty list once. Its queue is sent at the end of the turn at the latest.
     /// </summary>
-    internal void AddDirty(Connection connection)
+    internal void AddDirty(Resident resident)
     {
         if (_dirtyCount == _dirty.Length) Array.Resize(ref _dirty, _dirtyCount * 2);
-        _dirty[_dirtyCount++] = connection;
+        _dirty[_dirtyCount++] = resident;
     }
 
     internal Block TakeBlock()
@@ -714,7 +694,7 @@ public abstract partial class Loop
         resident.SlotGeneration = _slotGenerations[slot];
         StartAttach(resident);
         // The handle was on its way to this loop when the stop began.
-        if (_isStopping && resident.Slot == slot) Stop(resident);
+        if (_isStopping && resident.Slot == slot) resident.Abort();
     }
 
     internal void Detach(Resident resident)

@@ -66,7 +66,7 @@ internal sealed partial class Mailbox
     /// <paramref name="isSure"/> the send is never rejected, because <see cref="HasRoomFor"/> was checked before.
     /// </summary>
     internal SendResult PostSend(
-        Connection connection,
+        Resident connection,
         uint generation,
         ReadOnlySpan<byte> head,
         ReadOnlySpan<byte> body,
@@ -82,7 +82,7 @@ internal sealed partial class Mailbox
         else if (!TryCharge(charge, connection, generation, mayWait)) return Refused(mayWait);
         Loop? caller = Loop.Current;
         bool above = caller is not null && IsAbovePace(caller, charge);
-        SendInbox inbox = connection.Inbox;
+        SendInbox inbox = connection.SendInbox;
         if (!inbox.TryJoin(this, generation, head, body, charge, isHeld))
         {
             InboxItem first = Copy(generation, head, body, isSmall: !inbox.Any, out InboxItem last);
@@ -127,7 +127,7 @@ internal sealed partial class Mailbox
     }
 
     /// <summary>Appends a reference to the copy. The caller has reserved the bytes on the connection.</summary>
-    internal SendResult PostShared(Connection connection, uint generation, ReadOnlySpan<byte> data,
+    internal SendResult PostShared(Resident connection, uint generation, ReadOnlySpan<byte> data,
         ref SharedCopies copies)
     {
         if (_isClosed) return SendResult.Closed;
@@ -135,7 +135,7 @@ internal sealed partial class Mailbox
         if (!TryCharge(charge, connection, generation, mayWait: false)) return Refused(mayWait: false);
         Loop? caller = Loop.Current;
         bool above = caller is not null && IsAbovePace(caller, charge);
-        SendInbox inbox = connection.Inbox;
+        SendInbox inbox = connection.SendInbox;
         ref SharedCopy copy = ref copies.Of(this, data);
         InboxItem? fresh = copy.Fresh;
         SendResult result = inbox.Share(this, generation, copy, data.Length, charge, ref fresh);
@@ -183,17 +183,17 @@ internal sealed partial class Mailbox
     /// <summary>
     /// Appends memory without a copy. It is charged as a copy is. The mailbox owns it if the result is Queued.
     /// </summary>
-    internal SendResult PostOwned(Connection connection, uint generation, ReadOnlySpan<byte> head,
+    internal SendResult PostOwned(Resident connection, uint generation, ReadOnlySpan<byte> head,
         IMemoryOwner<byte> owner, int offset, int length) =>
-        PostAfter(DataKind.SendOwned, connection, generation, head, owner, offset, length, mayWait: false);
+        PostAfter(InboxKind.SendOwned, connection, generation, head, owner, offset, length, mayWait: false);
 
     /// <summary>Appends a part of a file, charged as on the connection. The mailbox owns the reference if the result is
     /// Queued.</summary>
-    internal SendResult PostFile(Connection connection, uint generation, ReadOnlySpan<byte> head, in FileRange file,
+    internal SendResult PostFile(Resident connection, uint generation, ReadOnlySpan<byte> head, in FileRange file,
         int charge, bool mayWait) =>
-        PostAfter(DataKind.SendFile, connection, generation, head, file, 0, charge, mayWait);
+        PostAfter(InboxKind.SendFile, connection, generation, head, file, 0, charge, mayWait);
 
-    private SendResult PostAfter(DataKind kind, Connection connection, uint generation, ReadOnlySpan<byte> head,
+    private SendResult PostAfter(InboxKind kind, Resident connection, uint generation, ReadOnlySpan<byte> head,
         object payload, int offset, int length, bool mayWait)
     {
         if (_isClosed) return SendResult.Closed;
@@ -207,7 +207,7 @@ internal sealed partial class Mailbox
             last.Next = item;
         }
 
-        if (!connection.Inbox.TryAdd(this, first, item)) return TakeBack(first, length + ItemBytes);
+        if (!connection.SendInbox.TryAdd(this, first, item)) return TakeBack(first, length + ItemBytes);
         WakeIfSleeping();
         return SendResult.Queued;
     }
@@ -218,11 +218,11 @@ internal sealed partial class Mailbox
     /// <paramref name="wakesByPool"/> the loop is woken immediately, for callbacks that run on other threads. Returns
     /// false if there are no entries: the loop has moved them already, or has ended.
     /// </summary>
-    internal bool PostHeld(Connection connection, bool wakesByPool)
+    internal bool PostHeld(Resident connection, bool wakesByPool)
     {
-        if (!connection.Inbox.TryList(this))
+        if (!connection.SendInbox.TryList(this))
         {
-            if (_isClosed) Drop(connection.Inbox.TakeAll());
+            if (_isClosed) Drop(connection.SendInbox.TakeAll());
             return false;
         }
 
@@ -252,18 +252,18 @@ internal sealed partial class Mailbox
     /// Has the loop flush a connection after the sends of the caller, so that <paramref name="length"/> more bytes fit.
     /// Then the loop sets the event, also if the flush fails. Returns false if the loop has ended.
     /// </summary>
-    internal bool PostOffer(Connection connection, uint generation, long length, ManualResetEventSlim offered) =>
-        PostInOrder(connection, NewItem(DataKind.Offer, generation, offered, 0, (int)length));
+    internal bool PostOffer(Resident connection, uint generation, long length, ManualResetEventSlim offered) =>
+        PostInOrder(connection, NewItem(InboxKind.Offer, generation, offered, 0, (int)length));
 
     /// <summary>
     /// Appends an entry without bytes that is ordered with the sends of a connection. False only if the loop has ended.
     /// </summary>
-    internal bool PostInOrder(DataKind kind, Connection connection, uint generation, object? payload = null) =>
+    internal bool PostInOrder(InboxKind kind, Resident connection, uint generation, object? payload = null) =>
         PostInOrder(connection, NewItem(kind, generation, payload, 0, 0));
 
-    private bool PostInOrder(Connection connection, InboxItem item)
+    private bool PostInOrder(Resident connection, InboxItem item)
     {
-        if (!connection.Inbox.TryAdd(this, item, item))
+        if (!connection.SendInbox.TryAdd(this, item, item))
         {
             item.Return();
             return false;
@@ -273,7 +273,7 @@ internal sealed partial class Mailbox
         return true;
     }
 
-    private InboxItem NewItem(DataKind kind, uint generation, object? payload, int offset, int length)
+    private InboxItem NewItem(InboxKind kind, uint generation, object? payload, int offset, int length)
     {
         InboxItem item = _loop.InboxItems.Take();
         (item.Kind, item.Generation, item.Payload, item.Offset, item.Length) = (kind, generation, payload,
@@ -305,7 +305,7 @@ internal sealed partial class Mailbox
     private InboxItem NewBytes(uint generation, bool isSmall)
     {
         InboxItem item = isSmall ? _loop.InboxItems.TakeSmall() : _loop.InboxItems.TakeLarge();
-        item.Kind = DataKind.Send;
+        item.Kind = InboxKind.Send;
         item.Generation = generation;
         return item;
     }
@@ -354,10 +354,10 @@ internal sealed partial class Mailbox
     internal void LeavePosted() => _staysInPlace = false;
 
     /// <summary>Moves the inbox of a connection early, up to the first item that concerns the connection.</summary>
-    internal void MoveAhead(Connection connection)
+    internal void MoveAhead(Resident connection)
     {
-        if (_staysInPlace) connection.MoveInbox(_drained);
-        else connection.MoveInbox(_drained == _posted ? _drained : FirstThatConcerns(connection), isAhead: true);
+        if (_staysInPlace) connection.SendInbox.Move(_drained);
+        else connection.SendInbox.Move(_drained == _posted ? _drained : FirstThatConcerns(connection), isAhead: true);
         EndStep();
     }
 
@@ -370,7 +370,7 @@ internal sealed partial class Mailbox
     /// <summary>
     /// Returns the number of items before the first join of the connection or broadcast to a group that it is in.
     /// </summary>
-    private long FirstThatConcerns(Connection connection)
+    private long FirstThatConcerns(Resident connection)
     {
         for (int i = _nextToDrain; i < _dataDraining.Count; i++)
         {
@@ -389,13 +389,8 @@ internal sealed partial class Mailbox
         }
     }
 
-    private static bool Concerns(in DataItem item, Connection connection) => item.Kind switch
-    {
-        DataKind.Broadcast or DataKind.FormedBroadcast or DataKind.SharedBroadcast or DataKind.LeaveAll =>
-            ((GroupShard)item.Payload!).Contains(connection),
-        DataKind.Join => ReferenceEquals(item.Connection, connection) && item.Generation == connection.Generation,
-        _ => false,
-    };
+    private static bool Concerns(in DataItem item, Resident connection) =>
+        item.Receiver is { } receiver && receiver.Concerns(item, connection);
 
     /// <summary>Moves all entries that no pending item precedes, about <see cref="DrainBytes"/> at most.</summary>
     private void MoveInboxes()
@@ -408,7 +403,7 @@ internal sealed partial class Mailbox
             _firstToMove = inbox.NextListed;
             if (_firstToMove is null) _lastToMove = null;
             inbox.NextListed = null;
-            bytes += inbox.Owner.MoveInbox(_drained, most: DrainBytes - bytes);
+            bytes += inbox.Move(_drained, most: DrainBytes - bytes);
             if (!inbox.TryUnlist()) AddToMove(inbox, inbox);
             if (ReferenceEquals(inbox, last)) break;
         }

@@ -8,55 +8,61 @@ namespace Whimbrel.Engines;
 /// <summary>Something that a loop is to do, with no byte limit: attach, abort, stop, timers, posted actions.</summary>
 internal delegate void ControlAction(Loop loop, object? first, object? second, long value);
 
-/// <summary>What a data item does when the loop drains it.</summary>
+/// <summary>Kind of an item of the mailbox. Sends to a connection are in its <see cref="SendInbox"/>.</summary>
 internal enum DataKind : byte
 {
-    Send,
-    SendOwned,
-    SendOperation,
-    Close,
-    ShutdownSend,
     Join,
     Leave,
     LeaveAll,
     Broadcast,
     FormedBroadcast,
     SharedBroadcast,
-    BroadcastGate,
-    HoldSends,
-    Upgrade,
     Datagrams,
     DatagramOperation,
-    Offer,
-    Call,
-    SendFile,
-    Mark,
-    Paced,
 
-    /// <summary>An action of the user's for the loop.</summary>
+    /// <summary>An action that was posted to a session.</summary>
+    Call,
+
+    /// <summary>An action that was posted to the loop. It has no receiver.</summary>
     Post,
 }
 
 internal struct DataItem
 {
     internal DataKind Kind;
+
+    /// <summary>Generation of the session that joins, leaves or is called.</summary>
     internal uint Generation;
 
-    /// <summary>Where its bytes lie in the arena.</summary>
+    /// <summary>Position of its bytes in the arena.</summary>
     internal int Chunk;
     internal int Offset;
     internal int Length;
-    internal Connection? Connection;
-    internal object? Payload;
-    internal object? Extra;
-    internal object? More;
 
-    /// <summary>
-    /// Of a broadcast: where the lengths of its messages begin, and how many they are (docs/design/0013); or of its forms, by class. Of
-    /// shared bytes: where the part of them begins. Of datagrams: bytes of each.
-    /// </summary>
+    /// <summary>Null for an action that was posted to the loop.</summary>
+    internal IMailboxReceiver? Receiver;
+
+    /// <summary>Connection that joins or leaves; of a posted action its second argument.</summary>
+    internal object? Subject;
+
+    /// <summary>Action, operation or shared bytes.</summary>
+    internal object? Payload;
+
+    /// <summary>Argument of an action; of a broadcast the session that does not get it, a predicate or an operation;
+    /// name of a datagram's peer.</summary>
+    internal object? Extra;
+
+    /// <summary>First of the lengths of joined messages (docs/design/0013), or of the forms of one.</summary>
     internal int FirstMessage;
     internal int Messages;
+
+    /// <summary>Class of a new member; bytes of each datagram.</summary>
+    internal int Value;
+
+    /// <summary>Resident that an exception of this item ends, if it is still in use for the same session.</summary>
+    internal readonly Resident? Concerned =>
+        (Receiver as Resident ?? (Receiver is null ? null : Subject as Resident)) is { } resident
+        && resident.Generation == Generation ? resident : null;
 }
 
 /// <summary>
@@ -121,8 +127,8 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
     private volatile bool _isClosed;
 
     // Sessions on other loops that are not read: released when the lane was drained.
-    private List<(Loop Loop, Connection Connection, uint Generation)>? _overcommitted;
-    private List<(Loop Loop, Connection Connection, uint Generation)>? _overcommittedDraining;
+    private List<(Resident Resident, uint Generation)>? _overcommitted;
+    private List<(Resident Resident, uint Generation)>? _overcommittedDraining;
 
     // Callers that wait for room (Broadcast, off-loop): completed when the lane was drained.
     private List<RoomWait>? _waitingForRoom;
@@ -174,8 +180,9 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
     /// Copies the bytes of one datagram, or of a run of one size, in; the peer goes before them. The caller has reserved them on the socket.
     /// A caller on another loop is not held: it has no reading to stop.
     /// </summary>
-    internal SendResult PostDatagrams(DatagramResident socket, int datagramBytes, in DatagramPeer peer,
+    internal SendResult PostDatagrams<TSocket>(TSocket socket, int datagramBytes, in DatagramPeer peer,
         ReadOnlySpan<byte> data, bool mayWait = false)
+        where TSocket : Resident, IMailboxReceiver
     {
         Span<byte> head = stackalloc byte[DatagramPeer.PackedBytes];
         peer.Pack(head);
@@ -192,12 +199,12 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
                 Add() = new DataItem
                 {
                     Kind = DataKind.Datagrams,
-                    Payload = socket,
+                    Receiver = socket,
                     Extra = peer.Name,
                     Chunk = chunk,
                     Offset = offset,
                     Length = length,
-                    FirstMessage = datagramBytes
+                    Value = datagramBytes
                 };
             }
         }
@@ -258,7 +265,7 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
     /// Checks the limit for memory that a callback on the pool reserves: it is charged at the commit, which cannot be
     /// rejected. Returns false as <see cref="PostSend"/> does.
     /// </summary>
-    internal bool HasRoomFor(Connection connection, uint generation)
+    internal bool HasRoomFor(Resident connection, uint generation)
     {
         if (!_budget.IsUsedUp) return true;
         OweRoom(connection, generation);
@@ -300,54 +307,19 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
 
     // ------------------------------------------------------------------ posting, any thread, what has no bytes here
 
-    /// <summary>A datagram that waits for room in its caller's memory: never refused while the loop lives.</summary>
-    internal bool PostDatagramOperation(DatagramResident socket, object operation)
+    /// <summary>Posts an item without bytes, in order with the caller's other posts. False only if the loop has ended.</summary>
+    /// <param name="item">The item.</param>
+    /// <param name="atOnce">True to wake the loop now, because the caller may block the thread that would run a batched
+    /// wake-up.</param>
+    internal bool Post(in DataItem item, bool atOnce = false)
     {
         lock (_gate)
         {
             if (_isClosed) return false;
-            Add() = new DataItem { Kind = DataKind.DatagramOperation, Payload = socket, Extra = operation };
+            Add() = item;
         }
 
-        // The waiting caller may block the thread that would run a batched wake-up.
-        WakeIfSleeping(atOnce: true);
-        return true;
-    }
-
-    /// <summary>An item without bytes of its own: never refused while the loop lives.</summary>
-    internal bool PostItem(DataKind kind, Connection? connection, uint generation, object? payload = null,
-        object? extra = null)
-    {
-        lock (_gate)
-        {
-            if (_isClosed) return false;
-            Add() = new DataItem
-            {
-                Kind = kind,
-                Connection = connection,
-                Generation = generation,
-                Payload = payload,
-                Extra = extra
-            };
-        }
-
-        WakeIfSleeping();
-        return true;
-    }
-
-    /// <summary>
-    /// Posts a user's action to the loop, in order with the caller's sends, joins and broadcasts. Returns false if the
-    /// loop has ended.
-    /// </summary>
-    internal bool PostAction(ControlAction action, object? first, object? second)
-    {
-        lock (_gate)
-        {
-            if (_isClosed) return false;
-            Add() = new DataItem { Kind = DataKind.Post, Payload = action, Extra = first, More = second };
-        }
-
-        WakeIfSleeping();
+        WakeIfSleeping(atOnce);
         return true;
     }
 
@@ -408,7 +380,7 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
     /// <param name="shard">The members.</param>
     /// <param name="data">One message.</param>
     /// <param name="extra">The session that does not get it, a predicate, or the operation of somebody who waits; or null. Of shared bytes that within a <see cref="SharedBroadcast"/>.</param>
-    internal bool PostBroadcast(GroupShard shard, in BroadcastData data, object? extra)
+    internal bool PostBroadcast(IMailboxReceiver shard, in BroadcastData data, object? extra)
     {
         IMemoryOwner<byte>? loan = data.Shared?.LendMore();
         Loop? caller = Loop.Current;
@@ -423,10 +395,8 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
                     Add() = new DataItem
                     {
                         Kind = DataKind.SharedBroadcast,
-                        Payload = shard,
-                        Extra = extra,
-                        Length = data.Length,
-                        FirstMessage = data.Offset
+                        Receiver = shard,
+                        Payload = extra
                     };
                 else if (data.Forms.Length > 0) AppendFormed(shard, data, extra);
                 else AppendBroadcast(shard, data.Bytes, extra);
@@ -449,7 +419,7 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
     }
 
     /// <summary>Its forms lie one behind the other. Joins nothing: the forms of one class would not lie side by side.</summary>
-    private void AppendFormed(GroupShard shard, in BroadcastData data, object? extra)
+    private void AppendFormed(IMailboxReceiver shard, in BroadcastData data, object? extra)
     {
         (int chunk, int offset) = _arena.Append(data.Bytes, default);
         int first = _messageCount;
@@ -457,7 +427,7 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
         Add() = new DataItem
         {
             Kind = DataKind.FormedBroadcast,
-            Payload = shard,
+            Receiver = shard,
             Extra = extra,
             Chunk = chunk,
             Offset = offset,
@@ -473,7 +443,7 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
         _messageLengths[_messageCount++] = length;
     }
 
-    private void AppendBroadcast(GroupShard shard, ReadOnlySpan<byte> data, object? extra)
+    private void AppendBroadcast(IMailboxReceiver shard, ReadOnlySpan<byte> data, object? extra)
     {
         (int chunk, int offset) = _arena.Append(data, default);
         AddMessage(data.Length);
@@ -481,7 +451,7 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
         {
             // An operation counts for itself: it is a new object each time, and so never joins.
             ref DataItem last = ref _data[_data.Count - 1];
-            if (last.Kind == DataKind.Broadcast && !_wasStamped && ReferenceEquals(last.Payload, shard)
+            if (last.Kind == DataKind.Broadcast && !_wasStamped && ReferenceEquals(last.Receiver, shard)
                 && ReferenceEquals(last.Extra, extra) && TryJoin(ref last, chunk, data.Length))
                 return;
         }
@@ -489,7 +459,7 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
         Add() = new DataItem
         {
             Kind = DataKind.Broadcast,
-            Payload = shard,
+            Receiver = shard,
             Extra = extra,
             Chunk = chunk,
             Offset = offset,
@@ -510,10 +480,7 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
 
     private void Overcommit(Loop caller)
     {
-        if (caller.ActiveConnection is { } connection)
-        {
-            (_overcommitted ??= []).Add((caller, connection, connection.Generation));
-        }
+        if (caller.Active is { } resident) (_overcommitted ??= []).Add((resident, resident.Generation));
     }
 
     private ref DataItem Add()
@@ -715,57 +682,26 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
 
     internal void Run(in DataItem item)
     {
-        switch (item.Kind)
+        if (item.Receiver is not { } receiver)
         {
-            case DataKind.Join:
-                if (item.Connection!.HasInbox) item.Connection.MoveInbox(_drained);
-                ((GroupShard)item.Payload!).DrainJoin(item.Connection, item.Generation,
-                    item.Extra is int memberClass ? memberClass : 0);
-                break;
-            case DataKind.Leave:
-                ((GroupShard)item.Payload!).DrainLeave(item.Connection!, item.Generation);
-                break;
-            case DataKind.Broadcast or DataKind.FormedBroadcast:
-                ((GroupShard)item.Payload!).DrainBroadcast(
-                    _arenaDraining.Slice(item.Chunk, item.Offset, item.Length),
-                    _messageLengthsDraining.AsSpan(item.FirstMessage, item.Messages),
-                    item.Kind == DataKind.FormedBroadcast,
-                    item.Extra);
-                break;
-            case DataKind.SharedBroadcast:
-                ((GroupShard)item.Payload!).DrainShared((SharedBroadcast)item.Extra!, item.FirstMessage, item.Length);
-                break;
-            case DataKind.LeaveAll:
-                ((GroupShard)item.Payload!).DrainLeaveAll();
-                break;
-            case DataKind.Datagrams:
-                _budget.GiveBack(item.Length + ItemBytes);
-                ReadOnlySpan<byte> datagrams = _arenaDraining.Slice(item.Chunk, item.Offset, item.Length);
-                ((DatagramResident)item.Payload!).DrainDatagrams(datagrams[DatagramPeer.PackedBytes..],
-                    item.FirstMessage, DatagramPeer.Unpack(datagrams, (UnixName?)item.Extra));
-                break;
-            case DataKind.DatagramOperation:
-                ((DatagramResident)item.Payload!).DrainOperation(item.Extra!);
-                break;
-            case DataKind.Post:
-                // It may continue code of other threads, so its sends follow all that these have sent.
-                _staysInPlace = false;
-                _loop.RunControl((ControlAction)item.Payload!, item.Extra, item.More, 0);
-                break;
-            case DataKind.Call:
-                if (item.Connection!.HasInbox) item.Connection.MoveInbox(_drained);
-                item.Connection.DrainCall(item.Generation, (Delegate)item.Payload!, item.Extra);
-                break;
-            default:
-                throw new InvalidOperationException($"{item.Kind} belongs into the inbox of its connection.");
+            // It may continue code of other threads, so its sends follow all that these have sent.
+            _staysInPlace = false;
+            _loop.RunControl((ControlAction)item.Payload!, item.Extra, item.Subject, 0);
+            return;
         }
+
+        if (item.Kind == DataKind.Datagrams) _budget.GiveBack(item.Length + ItemBytes);
+        receiver.RunItem(
+            item,
+            item.Length == 0 ? default : _arenaDraining.Slice(item.Chunk, item.Offset, item.Length),
+            _messageLengthsDraining.AsSpan(item.FirstMessage, item.Messages));
     }
 
-    private static void Release(List<(Loop Loop, Connection Connection, uint Generation)> overcommitted)
+    private static void Release(List<(Resident Resident, uint Generation)> overcommitted)
     {
-        foreach ((Loop loop, Connection connection, uint generation) in overcommitted)
+        foreach ((Resident resident, uint generation) in overcommitted)
         {
-            loop.Mailbox.PostControl(static (_, c, _, g) => ((Connection)c!).Release(ReceiveGate.Mailbox, (uint)g), connection,
+            resident.Loop.PostControl(static (_, r, _, g) => ((Resident)r!).Release(ReceiveGate.Mailbox, (uint)g), resident,
                 null, generation);
         }
     }

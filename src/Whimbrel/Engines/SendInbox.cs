@@ -44,7 +44,7 @@ internal sealed class SendInbox(Resident owner)
         // tidy: allowed because this is where threads meet; a copy of 32 KiB at most, never nested
         lock (_gate)
         {
-            if (_last is not { Kind: DataKind.Send, Payload: null } last || last.Generation != generation
+            if (_last is not { Kind: InboxKind.Send, Payload: null } last || last.Generation != generation
                 || last.Stamp != mailbox.Stamp() || last.Room.Length < head.Length + body.Length)
                 return false;
             if (!isHeld && !TryListHere(mailbox)) return false;
@@ -68,7 +68,7 @@ internal sealed class SendInbox(Resident owner)
         lock (_gate)
         {
             long stamp = mailbox.Stamp();
-            if (_last is { Kind: DataKind.Send } last && ReferenceEquals(last.Payload, copy.Block)
+            if (_last is { Kind: InboxKind.Send } last && ReferenceEquals(last.Payload, copy.Block)
                 && last.Offset + last.Length == copy.Offset
                 && last.Generation == generation && last.Stamp == stamp)
             {
@@ -82,7 +82,7 @@ internal sealed class SendInbox(Resident owner)
             if (!TryListHere(mailbox)) return SendResult.Closed;
             fresh = item.Next;
             item.Next = null;
-            (item.Kind, item.Generation, item.Stamp, item.Payload) = (DataKind.Send, generation, stamp, copy.Block);
+            (item.Kind, item.Generation, item.Stamp, item.Payload) = (InboxKind.Send, generation, stamp, copy.Block);
             (item.Offset, item.Length, item.Charge, item.Messages) = (copy.Offset, length, charge, 1);
             if (_last is null) Volatile.Write(ref _first, item);
             else _last.Next = item;
@@ -162,7 +162,7 @@ internal sealed class SendInbox(Resident owner)
             int length = 0;
             for (InboxItem? item = _first; item is not null; item = item.Next)
             {
-                if (item is not { Kind: DataKind.Send, Payload: null } || --most < 0) return 0;
+                if (item is not { Kind: InboxKind.Send, Payload: null } || --most < 0) return 0;
                 if (item.Generation != generation) return 0;
                 length += item.Length;
             }
@@ -173,6 +173,20 @@ internal sealed class SendInbox(Resident owner)
             _last = null;
             return length;
         }
+    }
+
+    /// <summary>
+    /// Runs the entries up to a stamp, and returns the bytes that they were charged. Their memory may throw and end the
+    /// connection. Loop's thread.
+    /// </summary>
+    /// <param name="limit">Largest stamp.</param>
+    /// <param name="isAhead">Early, perhaps inside a callback.</param>
+    /// <param name="most">Number of bytes after which it stops.</param>
+    internal long Move(long limit, bool isAhead = false, long most = long.MaxValue)
+    {
+        long moved = 0;
+        while (moved < most && TryTake(limit, isAhead) is { } entry) moved += Owner.RunEntry(entry);
+        return moved;
     }
 
     /// <summary>Takes the first entry, if its stamp is not above the limit. Loop's thread.</summary>
@@ -187,7 +201,7 @@ internal sealed class SendInbox(Resident owner)
         {
             if (_first is not { } item) return null;
             if (item.Stamp > limit
-                || (isAhead && item.Kind is DataKind.Close or DataKind.ShutdownSend or DataKind.Upgrade))
+                || (isAhead && item.Kind is InboxKind.Close or InboxKind.ShutdownSend or InboxKind.Upgrade))
                 return null;
             Volatile.Write(ref _first, item.Next);
             if (item.Next is null) _last = null;

@@ -115,12 +115,19 @@ public class SessionGroup
         GroupShard shard = group.ShardOf(connection.Loop);
         if (connection.Loop.IsCurrent)
         {
-            connection.SettleForeign();
             shard.DrainJoin(connection, session.Generation, memberClass);
         }
-        else if (!connection.Loop.Mailbox.PostItem(DataKind.Join, connection,
-            session.Generation, shard, memberClass == 0 ? null : memberClass))
+        else if (!connection.Loop.Mailbox.Post(new DataItem
+        {
+            Kind = DataKind.Join,
+            Receiver = shard,
+            Subject = connection,
+            Generation = session.Generation,
+            Value = memberClass
+        }))
+        {
             group.Release(memberClass);
+        }
     }
 
     /// <summary>Records whether a new member's protocol allows broadcasts of plain bytes.</summary>
@@ -147,7 +154,14 @@ public class SessionGroup
         CheckChange(session);
         if (session.Connection is not { } connection || Target.FindShard(connection.Loop) is not { } shard) return;
         if (connection.Loop.IsCurrent) shard.DrainLeave(connection, session.Generation);
-        else connection.Loop.Mailbox.PostItem(DataKind.Leave, connection, session.Generation, shard);
+        else
+            connection.Loop.Mailbox.Post(new DataItem
+            {
+                Kind = DataKind.Leave,
+                Receiver = shard,
+                Subject = connection,
+                Generation = session.Generation
+            });
     }
 
     /// <summary>
@@ -159,7 +173,7 @@ public class SessionGroup
         foreach (GroupShard shard in Volatile.Read(ref Target._shards))
         {
             if (shard.Loop.IsCurrent) shard.DrainLeaveAll();
-            else shard.Loop.Mailbox.PostItem(DataKind.LeaveAll, null, 0, shard);
+            else shard.Loop.Mailbox.Post(new DataItem { Kind = DataKind.LeaveAll, Receiver = shard });
         }
     }
 
@@ -349,7 +363,7 @@ public class SessionGroup
         }
 
         object? extra = predicate ?? (object?)except;
-        if (data.Shared is { } shared && HasOthers(shards)) extra = new SharedBroadcast(shared, extra);
+        if (data.Shared is { } shared && HasOthers(shards)) extra = new SharedBroadcast(data, extra);
         foreach (GroupShard shard in shards)
         {
             if (shard.Loop.IsCurrent) shard.Broadcast(data, except, predicate);
@@ -577,7 +591,7 @@ public class SessionGroup
     private static async ValueTask<BroadcastResult> PostCounted(GroupShard[] shards, BroadcastSource source,
         BroadcastOperation operation, CancellationToken cancellationToken)
     {
-        object extra = source.Shared is { } shared ? new SharedBroadcast(shared, operation) : operation;
+        object extra = source.Shared is null ? operation : new SharedBroadcast(source.Data, operation);
         foreach (GroupShard shard in shards)
         {
             operation.Expect();

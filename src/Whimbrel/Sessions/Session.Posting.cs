@@ -155,7 +155,15 @@ public abstract partial class Session
             if (!TryCountPost()) return false;
         }
 
-        if (connection.Loop.Mailbox.PostItem(DataKind.Call, connection, _generation, action, state)) return true;
+        if (connection.Loop.Mailbox.Post(new DataItem
+        {
+            Kind = DataKind.Call,
+            Receiver = connection,
+            Generation = _generation,
+            Payload = action,
+            Extra = state
+        }))
+            return true;
         EndPost();
         return false;
     }

@@ -411,7 +411,7 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
             RecordingSession session = server.Connected(1);
             Loop loop = session.Loop;
             // An entry of an unknown kind, and work of an unknown resident: simulates defects of the library.
-            Assert.True(loop.Mailbox.PostInOrder(Whimbrel.Engines.DataKind.BroadcastGate, session.Connection!,
+            Assert.True(loop.Mailbox.PostInOrder(Whimbrel.Engines.InboxKind.BroadcastGate, session.Connection!,
                 session.Generation, new object()));
             Assert.Equal(CloseCause.UserException, session.End());
             Assert.IsType<InvalidCastException>(session.Reason.Exception);
@@ -536,6 +536,10 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
         }
 
         internal override void RunScheduled() => throw new InvalidOperationException("thrown by the test");
+
+        internal override void Abort()
+        {
+        }
     }
 
     private sealed class UntellableException : Exception

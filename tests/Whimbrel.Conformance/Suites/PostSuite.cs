@@ -82,7 +82,7 @@ public abstract class PostSuite(Transport transport) : TrafficSuite(transport)
         int told = 0;
         RecordingServer server = rig.Serve(s => s.AtReceived = (self, _) =>
         {
-            self.Loop.Post(() => Tell(self.Loop.ActiveConnection is null ? "posted" : "posted inside"));
+            self.Loop.Post(() => Tell(self.Loop.Active is null ? "posted" : "posted inside"));
             self.Loop.Dispatch(() => Tell("dispatched"));
             Tell("callback ends");
         });

@@ -385,7 +385,7 @@ public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transpo
             {
                 await self.SendAsync(Filled('a', 50_000)).ConfigureAwait(false);
                 string where = (rig.IsPool ? Connections.Strand.Current is not null : self.Loop.IsCurrent
-                    && self.Loop.ActiveConnection is null) ? "on loop" : "astray";
+                    && self.Loop.Active is null) ? "on loop" : "astray";
                 story.Add($"sent {i} {where}");
             }
         }

@@ -233,7 +233,7 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
             Assert.False(inside);
             inside = true;
             where.Add(
-                $"{what} {(stream.Loop.IsCurrent && stream.Loop.ActiveConnection is null ? "on loop" : "astray")}");
+                $"{what} {(stream.Loop.IsCurrent && stream.Loop.Active is null ? "on loop" : "astray")}");
             inside = false;
         }
     });

@@ -462,14 +462,14 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
                 case 4 or 5:
                     session.ResumeReceiving();
                     break;
-                case 6 when Loop.Current is { ActiveConnection: not null } && session.IsConnected
+                case 6 when Loop.Current is { Active: not null } && session.IsConnected
                     && !session.Saw("disconnected"):
                     session.CallStartTimer(TimeSpan.FromMilliseconds(1));
                     break;
                 case 7:
                     _ = session.SendAsync(new byte[Next(3_000_000)]).AsTask();
                     break;
-                case 8 when Loop.Current is { ActiveConnection: not null }:
+                case 8 when Loop.Current is { Active: not null }:
                     throw new InvalidOperationException("on purpose");
                 case 9:
                     server.Sessions.Broadcast("all"u8);
