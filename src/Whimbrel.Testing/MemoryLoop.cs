@@ -306,6 +306,12 @@ internal sealed unsafe partial class MemoryLoop : Loop, IDatagramEngine
         CheckThread();
         ref Slot slot = ref _slots[resident.Slot];
         if (!slot.IsAttached || slot.IsClosing) throw _engine.Violation("Detached twice.");
+        if (resident is Listener { AcceptsRest: true } listener)
+        {
+            AcceptRest(listener);
+            slot = ref _slots[resident.Slot];
+        }
+
         slot.IsClosing = true;
         slot.IsReceiving = false;
         slot.Taken = null;
@@ -372,11 +378,10 @@ internal sealed unsafe partial class MemoryLoop : Loop, IDatagramEngine
         listener.CompleteAccept(new RawSocket(0, socket), socket.RemoteAddress, null);
     }
 
-    internal override void AcceptRest(Listener listener)
+    private void AcceptRest(Listener listener)
     {
-        CheckThread();
         MemoryListening listening = _slots[listener.Slot].Listening
-            ?? throw _engine.Violation("AcceptRest was called for a listener that is not open.");
+            ?? throw _engine.Violation("A listener that is not open drains.");
         while (listening.Waiting.TryDequeue(out MemorySocket? socket))
         {
             _engine.Trace.Add("accept", socket.Id, 0);
@@ -392,12 +397,14 @@ internal sealed unsafe partial class MemoryLoop : Loop, IDatagramEngine
 
     // ------------------------------------------------------------------ send
 
-    internal override void StartSend(Connection connection)
+    internal override void StartSend(Connection connection, bool isOffer)
     {
+        // The network accepted only a part before, and may accept more now.
         ref Slot slot = ref Open(connection);
-        if (slot.IsSending) throw _engine.Violation("A second send was started.");
+        if (slot.IsSending && !isOffer) throw _engine.Violation("A second send was started.");
         if (connection.SendHead is null) throw _engine.Violation("A send was started with nothing queued.");
         slot.IsSending = true;
+        connection.BeginSending();
         Push(connection, connection.Slot);
     }
 
@@ -428,14 +435,7 @@ internal sealed unsafe partial class MemoryLoop : Loop, IDatagramEngine
         connection.CompleteSend();
     }
 
-    internal override void OfferSend(Connection connection)
-    {
-        // The network accepted only a part before, and may accept more now.
-        if (connection.IsSendInFlight) Push(connection, connection.Slot);
-        else base.OfferSend(connection);
-    }
-
-    internal override unsafe int TrySendNow(Connection connection, ReadOnlySpan<IoVector> pieces)
+    internal override int TrySend(Connection connection, ReadOnlySpan<IoVector> pieces)
     {
         ref Slot slot = ref Open(connection);
         if (slot.IsSending) throw _engine.Violation("A second send was started.");
@@ -446,8 +446,8 @@ internal sealed unsafe partial class MemoryLoop : Loop, IDatagramEngine
             if (Chance(Faults.WouldBlock)) length = _engine.Random.Next(length);
             int count = slot.Socket!.Write(new ReadOnlySpan<byte>(piece.Base, length));
             Counters.Sends++;
-            if (count < 0) connection.FailSend(Errno.EPIPE);
-            else sent += count;
+            if (count < 0) return sent > 0 ? sent : -Errno.EPIPE;
+            sent += count;
             if (count < (int)piece.Length) break;
         }
 

@@ -7,10 +7,13 @@ namespace Whimbrel.Schedules;
 /// A loop over <see cref="Wire"/>s: its wait blocks in the scheduler until it is woken or a wire is ready.
 /// </summary>
 // Safe: blocks are read only through the pointers and lengths of queued blocks, by the thread that owns them.
-internal sealed unsafe class ScheduledLoop(Engine engine, int index) : Loop(engine, index)
+internal sealed unsafe class ScheduledLoop : Loop
 {
     private readonly Dictionary<Resident, Wire> _wires = [];
     private bool _isWoken;
+
+    internal ScheduledLoop(Engine engine, int index)
+        : base(engine, index) => StrandsSend = true;
 
     private ScheduledEngine Scheduled => (ScheduledEngine)Engine;
 
@@ -18,8 +21,6 @@ internal sealed unsafe class ScheduledLoop(Engine engine, int index) : Loop(engi
 
     /// <summary>A system call of a strand runs.</summary>
     internal bool IsStrandSending { get; private set; }
-
-    internal override bool StrandsSend => true;
 
     private protected override int Wait(long timeoutMs)
     {
@@ -81,8 +82,10 @@ internal sealed unsafe class ScheduledLoop(Engine engine, int index) : Loop(engi
         if (_wires.TryGetValue(resident, out Wire? wire)) wire.IsReceiving = isOn;
     }
 
-    internal override void StartSend(Connection connection)
+    internal override void StartSend(Connection connection, bool isOffer)
     {
+        if (isOffer && connection.IsSendInFlight) return;
+        connection.BeginSending();
         if (IsStrandSending) throw Scheduled.Violates("the loop sends while a callback sends");
         Wire wire = _wires[connection];
         wire.IsSending = true;
@@ -103,12 +106,13 @@ internal sealed unsafe class ScheduledLoop(Engine engine, int index) : Loop(engi
         connection.CompleteSend();
     }
 
-    internal override int SendForStrand(Connection connection, IoVector* pieces, int count, int length)
+    internal override int TrySend(Connection connection, ReadOnlySpan<IoVector> pieces)
     {
+        if (IsCurrent) return 0;
         IsStrandSending = true;
         int sent = 0;
         Wire wire = _wires[connection];
-        for (int i = 0; i < count && sent < wire.Room; i++)
+        for (int i = 0; i < pieces.Length && sent < wire.Room; i++)
         {
             ControlledThread.Point();
             ReadOnlySpan<byte> piece = new(pieces[i].Base, (int)pieces[i].Length);

@@ -237,7 +237,7 @@ public sealed class MemoryEngineTests
 
     [Fact]
     public void A_send_with_nothing_queued_is_a_violation() =>
-        Violates("nothing queued", static (loop, c) => loop.StartSend(c));
+        Violates("nothing queued", static (loop, c) => loop.StartSend(c, isOffer: false));
 
     [Fact]
     public void A_nested_callback_is_a_violation() => Violates("B began inside A", static (loop, c) =>

@@ -138,8 +138,15 @@ internal sealed unsafe partial class Connection
         {
             IoVector* vectors = stackalloc IoVector[2];
             int count = Describe(first, head.Length, second, body.Length, vectors);
-            return Loop.TrySendNow(this, new ReadOnlySpan<IoVector>(vectors, count));
+            return TrySendNow(new ReadOnlySpan<IoVector>(vectors, count));
         }
+    }
+
+    private int TrySendNow(ReadOnlySpan<IoVector> pieces)
+    {
+        int sent = Loop.TrySend(this, pieces);
+        if (sent < 0) FailSend(-sent);
+        return Math.Max(sent, 0);
     }
 
     /// <summary>Two pieces for a system call, without empty ones. How many.</summary>
@@ -154,7 +161,7 @@ internal sealed unsafe partial class Connection
     /// <summary>Pinned pieces, with nothing queued when they were admitted.</summary>
     private void SendAdmitted(ReadOnlySpan<IoVector> pieces, int length)
     {
-        long sent = CanSendNow ? Loop.TrySendNow(this, pieces) : 0;
+        long sent = CanSendNow ? TrySendNow(pieces) : 0;
         if (_tenancy.SendError != 0) return;
         CountSent(sent);
         foreach (IoVector piece in pieces)
@@ -233,7 +240,7 @@ internal sealed unsafe partial class Connection
             if (SendHead is null) return false;
         }
 
-        Loop.OfferSend(this);
+        Loop.StartSend(this, isOffer: true);
         return _tenancy.BytesSent > before && _tenancy.SendError == 0;
     }
 
@@ -387,8 +394,7 @@ internal sealed unsafe partial class Connection
             return;
         }
 
-        _tenancy.SendInFlight = true;
-        Loop.StartSend(this);
+        Loop.StartSend(this, isOffer: false);
     }
 
     // ------------------------------------------------------------------ completions of a send

@@ -62,12 +62,12 @@ internal sealed unsafe partial class Connection
         {
             IoVector* pieces = stackalloc IoVector[2];
             int count = Describe(first, head.Length, second, body.Length, pieces);
-            return SendForStrand(pieces, count, head.Length + body.Length);
+            return SendForStrand(new ReadOnlySpan<IoVector>(pieces, count));
         }
     }
 
     /// <summary>The same for entries taken out of the inbox, at most <see cref="Pieces.MostInRow"/>.</summary>
-    internal int SendForStrand(InboxItem first, int length)
+    internal int SendForStrand(InboxItem first)
     {
         IoVector* pieces = stackalloc IoVector[Pieces.MostInRow];
         int count = 0;
@@ -76,12 +76,12 @@ internal sealed unsafe partial class Connection
             pieces[count++] = new IoVector { Base = item.First, Length = (nuint)item.Length };
         }
 
-        return SendForStrand(pieces, count, length);
+        return SendForStrand(new ReadOnlySpan<IoVector>(pieces, count));
     }
 
-    private int SendForStrand(IoVector* pieces, int count, int length)
+    private int SendForStrand(ReadOnlySpan<IoVector> pieces)
     {
-        int sent = Loop.SendForStrand(this, pieces, count, length);
+        int sent = Loop.TrySend(this, pieces);
         if (sent <= 0) return sent;
         _tenancy.BytesSent += sent;
         Interlocked.Add(ref Shard.BytesSentOfStrands, sent);
@@ -117,7 +117,7 @@ internal sealed unsafe partial class Connection
     /// </summary>
     internal void StrandSendFailed(uint generation, int error)
     {
-        if (generation == Generation && TakesQueued && !_tenancy.SendInFlight) Loop.StrandSendFailed(this, error);
+        if (generation == Generation && TakesQueued && !_tenancy.SendInFlight) FailSend(error);
     }
 
     /// <summary>A callback filled the queue: nothing is read until it has drained (contract 9).</summary>

@@ -64,6 +64,9 @@ internal sealed class Listener : Resident
     /// <summary>True if it is being closed and still accepts completed connections.</summary>
     internal bool IsDraining => _isDraining;
 
+    /// <summary>True if the engine accepts the waiting connections before it closes the listener.</summary>
+    internal bool AcceptsRest => _isDraining && !IsShared;
+
     /// <summary>
     /// Failure of an option or of the user's hook, which is more precise than the number passed to
     /// <see cref="CompleteAttach"/>.
@@ -231,12 +234,7 @@ internal sealed class Listener : Resident
         if (stopped is not null) (_stopped ??= []).Add(stopped);
         if (_isDetaching || _isDraining) return;
         _rest?.Cancel();
-        if (drain && _isOpen)
-        {
-            _isDraining = true;
-            if (!IsShared) Loop.AcceptRest(this);
-        }
-
+        _isDraining = drain && _isOpen;
         _isDetaching = true;
         Loop.Detach(this);
     }

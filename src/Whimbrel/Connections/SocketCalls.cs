@@ -123,6 +123,17 @@ internal abstract unsafe class SocketCalls
         return taken >= 0 ? (int)taken : -Syscall.LastError;
     }
 
+    /// <summary>Sends pieces in order, a single one without a list.</summary>
+    internal int Send(int fd, ReadOnlySpan<IoVector> pieces)
+    {
+        fixed (IoVector* vectors = pieces)
+        {
+            return pieces.Length == 1
+                ? Send(fd, vectors->Base, (int)vectors->Length)
+                : Send(fd, vectors, pieces.Length);
+        }
+    }
+
     /// <summary>
     /// As <see cref="FileTransfer.Send"/>. Blocks on a full blocking socket, because sendfile has no flag against that.
     /// </summary>

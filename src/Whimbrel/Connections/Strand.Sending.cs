@@ -90,7 +90,7 @@ internal sealed partial class Strand
 
             if (first is not null)
             {
-                sent = _connection.SendForStrand(first, length);
+                sent = _connection.SendForStrand(first);
                 ReturnSent(first, Math.Max(sent, 0));
             }
         }

@@ -52,8 +52,7 @@ internal sealed unsafe partial class TlsTransport
             return;
         }
 
-        connection.BeginSending();
-        Loop.StartSend(connection);
+        Loop.StartSend(connection, isOffer: false);
     }
 
     /// <summary>

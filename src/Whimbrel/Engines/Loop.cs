@@ -17,7 +17,7 @@ namespace Whimbrel;
 /// The contract between a loop and an engine, cut at completions (docs/design/0001). Handles are connections,
 /// listeners, connect attempts and datagram sockets (<see cref="Resident"/>).
 /// <list type="number">
-/// <item>All operations on a handle run on its loop's thread. Only <see cref="Wake"/> and <see cref="SendForStrand"/>
+/// <item>All operations on a handle run on its loop's thread. Only <see cref="Wake"/> and <see cref="TrySend"/>
 /// may be called from other threads, the latter under the rules of <see cref="Strand"/>.</item>
 /// <item>The engine reports completions and holds no policy: it never decides to close, pause or retry for a
 /// session.</item>
@@ -235,46 +235,36 @@ public abstract partial class Loop
     internal abstract void StopReceive(Resident resident);
 
     /// <summary>
-    /// Sends the connection's queue: <c>AdvanceSend</c> reports progress, and <c>CompleteSend</c> that the next send
-    /// may start.
+    /// Sends the connection's queue: <c>BeginSending</c> first, then <c>AdvanceSend</c> for progress, and
+    /// <c>CompleteSend</c> when the next send may start.
     /// </summary>
-    internal abstract void StartSend(Connection connection);
+    /// <param name="connection">The connection.</param>
+    /// <param name="isOffer">True to send what the system takes inside the call, possibly nothing. This is the only form
+    /// that may be called while a send is in flight.</param>
+    internal abstract void StartSend(Connection connection, bool isOffer);
 
     /// <summary>
-    /// True if <see cref="StartSend(Connection)"/> sends parts of files and calls <c>CompleteFile</c> for each.
+    /// True if <see cref="StartSend"/> sends parts of files and calls <c>CompleteFile</c> for each.
     /// Otherwise the queue has no file for it.
     /// </summary>
     internal bool SendsFiles { get; private protected init; }
 
     /// <summary>
-    /// Tries to send these bytes at once, with nothing queued. Returns the number of bytes taken; 0 means that the
-    /// caller queues them. At most <see cref="Pieces.MostInRow"/> pieces, none empty.
+    /// Sends what the system takes of these bytes at once, with nothing queued and no send in flight. Returns the number
+    /// of bytes, 0 if the caller has to queue them, or a negated error number. At most <see cref="Pieces.MostInRow"/>
+    /// pieces, none empty. Calls nothing of the connection: a strand calls it too, on a thread of the pool, while the
+    /// loop does not touch the connection's send state (<c>Strand.TrySendHere</c>).
     /// </summary>
-    internal virtual int TrySendNow(Connection connection, ReadOnlySpan<IoVector> pieces) => 0;
+    internal virtual int TrySend(Connection connection, ReadOnlySpan<IoVector> pieces) => 0;
 
-    /// <summary>True if <see cref="SendForStrand"/> is implemented.</summary>
-    internal virtual bool StrandsSend => false;
+    /// <summary>True if strands may call <see cref="TrySend"/>.</summary>
+    internal bool StrandsSend { get; private protected init; }
 
-    /// <summary>
-    /// Sends on a strand's thread what the system takes at once, while the loop does not touch the connection's send
-    /// state (<c>Strand.TrySendHere</c>). Returns the number of bytes, 0 if the loop has to send, or a negated error
-    /// number. At most two pieces, none empty.
-    /// </summary>
-    // Safe: nothing is read here; engines that override it read the pieces only during the call.
-    internal virtual unsafe int SendForStrand(Connection connection, IoVector* pieces, int count, int length) => 0;
-
-    /// <summary>Handles an error of <see cref="SendForStrand"/>, on the loop.</summary>
-    internal virtual void StrandSendFailed(Connection connection, int error) => connection.FailSend(error);
-
-    /// <summary>
-    /// Sends the part of the queue that the system takes at once, inside the call. Does nothing while a send is in
-    /// flight, because the system already takes its data as soon as there is space.
-    /// </summary>
-    internal virtual void OfferSend(Connection connection)
+    /// <summary>Counts a system call of <see cref="TrySend"/>.</summary>
+    private protected void CountDirectSend()
     {
-        if (connection.IsSendInFlight) return;
-        connection.BeginSending();
-        StartSend(connection);
+        if (IsCurrent) Counters.Sends++;
+        else Interlocked.Increment(ref Counters.SendsOfStrands);
     }
 
     /// <summary>Sends FIN.</summary>
@@ -282,17 +272,10 @@ public abstract partial class Loop
 
     /// <summary>
     /// Cancels running operations and closes the descriptor. Ends in <c>CompleteClose</c>, possibly before it returns.
+    /// A listener that drains first delivers every connection that the system has already accepted
+    /// (<c>Listener.AcceptsRest</c>), because closing it would reset them.
     /// </summary>
     private protected abstract void StartDetach(Resident resident);
-
-    /// <summary>
-    /// Stops accepting, and delivers every connection that the system has already accepted
-    /// (<c>Listener.CompleteAccept</c>). Closing the listener, which comes next, would reset them. Engines without an
-    /// override lose them.
-    /// </summary>
-    internal virtual void AcceptRest(Listener listener)
-    {
-    }
 
     /// <summary>Releases a connected socket without closing it: from a connect attempt to its connection.</summary>
     internal abstract RawSocket Release(Resident resident);
@@ -327,7 +310,7 @@ public abstract partial class Loop
     }
 
     /// <summary>
-    /// True if the current flush ends the turn and has one connection only, so that <see cref="StartSend(Connection)"/>
+    /// True if the current flush ends the turn and has one connection only, so that <see cref="StartSend"/>
     /// queues a single operation.
     /// </summary>
     private protected bool IsLoneFlush { get; private set; }

@@ -61,7 +61,8 @@ internal sealed unsafe partial class EpollLoop : Loop, IDatagramEngine
         : base(engine, index)
     {
         (_calls, _sockets, _largeBlock) = (calls, sockets, new LargeBlock(this));
-        (_duct, _rests, SendsFiles) = (new Duct(sockets, _largeBlock), new Rests(this, Rested), true);
+        (_duct, _rests) = (new Duct(sockets, _largeBlock), new Rests(this, Rested));
+        SendsFiles = StrandsSend = true;
     }
 
     private protected override void OpenQueue()
@@ -461,6 +462,7 @@ internal sealed unsafe partial class EpollLoop : Loop, IDatagramEngine
 
     private protected override void StartDetach(Resident resident)
     {
+        if (resident is Listener { AcceptsRest: true } listener) AcceptRest(listener);
         int fd = _slots[resident.Slot].Fd;
         // The kernel keeps a descriptor with a duplicate in its set and would report it permanently.
         if (resident.MayHaveDuplicate) Unregister(resident.Slot);
@@ -505,7 +507,7 @@ internal sealed unsafe partial class EpollLoop : Loop, IDatagramEngine
 
     // ------------------------------------------------------------------ accept
 
-    internal override void AcceptRest(Listener listener)
+    private void AcceptRest(Listener listener)
     {
         _sockets.RefuseNewcomers(_slots[listener.Slot].Fd, listener.EndPoint);
         // A resting listener is not watched; waiting connections are accepted nevertheless.
@@ -555,21 +557,17 @@ internal sealed unsafe partial class EpollLoop : Loop, IDatagramEngine
 
     // ------------------------------------------------------------------ send
 
-    internal override void StartSend(Connection connection)
+    /// <summary>
+    /// An offer is made even if the socket was full a moment ago: it may have space again before the kernel has reported
+    /// it.
+    /// </summary>
+    internal override void StartSend(Connection connection, bool isOffer)
     {
         int slot = connection.Slot;
+        if (isOffer && _slots[slot].Opening.IsUnderWay) return;
+        connection.BeginSending();
         SendQueue(connection);
         Apply(slot, connection);
-    }
-
-    /// <summary>
-    /// Sends even if the socket was full a moment ago: it may have space again before the kernel has reported it.
-    /// </summary>
-    internal override void OfferSend(Connection connection)
-    {
-        if (_slots[connection.Slot].Opening.IsUnderWay) return;
-        connection.BeginSending();
-        StartSend(connection);
     }
 
     /// <summary>
@@ -652,34 +650,16 @@ internal sealed unsafe partial class EpollLoop : Loop, IDatagramEngine
         return _sockets.Send(fd, vectors, count);
     }
 
-    internal override int TrySendNow(Connection connection, ReadOnlySpan<IoVector> pieces)
-    {
-        fixed (IoVector* vectors = pieces)
-        {
-            Counters.Sends++;
-            int fd = _slots[connection.Slot].Fd;
-            int sent = pieces.Length == 1
-                ? _sockets.Send(fd, vectors->Base, (int)vectors->Length)
-                : _sockets.Send(fd, vectors, pieces.Length);
-            if (sent >= 0) return sent;
-            if (sent is not (-Errno.EAGAIN or -Errno.EINTR or -Errno.ENOBUFS or -Errno.ENOMEM or -Errno.EINPROGRESS))
-                FailSend(connection, -sent);
-            return 0;
-        }
-    }
-
-    internal override bool StrandsSend => true;
-
-    internal override int SendForStrand(Connection connection, IoVector* pieces, int count, int length)
+    internal override int TrySend(Connection connection, ReadOnlySpan<IoVector> pieces)
     {
         ref EpollSlot slot = ref _slots[connection.Slot];
         if (slot.Opening.IsUnderWay) return 0;
-        Interlocked.Increment(ref Counters.SendsOfStrands);
-        int sent = count == 1 ? _sockets.Send(slot.Fd, pieces->Base, length) : _sockets.Send(slot.Fd, pieces, count);
-        return sent is -Errno.EAGAIN or -Errno.EINTR or -Errno.ENOBUFS or -Errno.ENOMEM ? 0 : sent;
+        CountDirectSend();
+        int sent = _sockets.Send(slot.Fd, pieces);
+        if (sent is -Errno.EAGAIN or -Errno.EINTR or -Errno.ENOBUFS or -Errno.ENOMEM) return 0;
+        if (sent < 0) _sockets.SendBroke(slot.Fd, -sent);
+        return sent;
     }
-
-    internal override void StrandSendFailed(Connection connection, int error) => FailSend(connection, error);
 
     internal override void ShutdownSend(Connection connection)
     {

@@ -182,7 +182,12 @@ internal sealed unsafe partial class PortableLoop
 
     // ------------------------------------------------------------------ send
 
-    internal override void StartSend(Connection connection) => SendQueue(connection);
+    internal override void StartSend(Connection connection, bool isOffer)
+    {
+        if (isOffer && connection.IsSendInFlight) return;
+        connection.BeginSending();
+        SendQueue(connection);
+    }
 
     /// <summary>Sends from the head of the queue until it is empty or the socket is full.</summary>
     private void SendQueue(Connection connection)
@@ -244,7 +249,7 @@ internal sealed unsafe partial class PortableLoop
         error is SocketError.WouldBlock or SocketError.NoBufferSpaceAvailable or SocketError.Interrupted
             or SocketError.IOPending or SocketError.InProgress;
 
-    internal override int TrySendNow(Connection connection, ReadOnlySpan<IoVector> pieces)
+    internal override int TrySend(Connection connection, ReadOnlySpan<IoVector> pieces)
     {
         int sent = 0;
         foreach (IoVector piece in pieces)
@@ -255,7 +260,7 @@ internal sealed unsafe partial class PortableLoop
             ReadOnlySpan<byte> data = new(piece.Base, (int)piece.Length);
             int count = _slots[connection.Slot].Socket!.Send(data, SocketFlags.None, out SocketError error);
             if (error == SocketError.Success) sent += count;
-            else if (!IsTransient(error)) connection.FailSend(ErrorText.ErrnoOf(error));
+            else if (!IsTransient(error) && sent == 0) return -ErrorText.ErrnoOf(error);
             if (error != SocketError.Success || count < data.Length) break;
         }
 

@@ -420,6 +420,7 @@ internal sealed unsafe partial class PortableLoop : Loop, IDatagramEngine
 
     private protected override void StartDetach(Resident resident)
     {
+        if (resident is Listener { AcceptsRest: true } listener) AcceptRest(listener);
         ref PortableSlot slot = ref _slots[resident.Slot];
         slot.IsDetaching = true;
         slot.IsWanted = false;
@@ -555,7 +556,7 @@ internal sealed unsafe partial class PortableLoop : Loop, IDatagramEngine
     /// Accepts waiting connections. A connection that an accept in flight has already taken is delivered when the
     /// socket is closed (see Abandon).
     /// </summary>
-    internal override void AcceptRest(Listener listener)
+    private void AcceptRest(Listener listener)
     {
         Socket socket = _slots[listener.Slot].Socket!;
         SocketFactory.RefuseNewcomers(socket, listener.EndPoint);

@@ -15,7 +15,15 @@ internal sealed unsafe partial class UringLoop
 {
     private const int MaxVectors = 64;
 
-    internal override void StartSend(Connection connection)
+    internal override void StartSend(Connection connection, bool isOffer)
+    {
+        if (isOffer && (connection.IsSendInFlight || _slots[connection.Slot].Opening.IsUnderWay)) return;
+        connection.BeginSending();
+        if (isOffer) SendByCalls(connection);
+        else SendByRing(connection);
+    }
+
+    private void SendByRing(Connection connection)
     {
         Block? head = connection.SendHead;
         while (head is { Length: 0 }) head = head.Next;
@@ -88,41 +96,19 @@ internal sealed unsafe partial class UringLoop
     /// Sends a large message at once from the caller's memory, which is in the cpu cache, without a copy. The part that
     /// the socket does not take is queued, and waits for space as an operation.
     /// </summary>
-    internal override int TrySendNow(Connection connection, ReadOnlySpan<IoVector> pieces)
+    internal override int TrySend(Connection connection, ReadOnlySpan<IoVector> pieces)
     {
         ref UringSlot slot = ref _slots[connection.Slot];
         if (!TakesCalls(in slot)) return 0;
-        Counters.Sends++;
-        int result;
-        fixed (IoVector* vectors = pieces)
-        {
-            result = pieces.Length == 1
-                ? _sockets.Send(slot.Fd, vectors->Base, (int)vectors->Length)
-                : _sockets.Send(slot.Fd, vectors, pieces.Length);
-        }
-
+        CountDirectSend();
+        int result = _sockets.Send(slot.Fd, pieces);
         long length = 0;
         foreach (IoVector piece in pieces) length += (long)piece.Length;
         slot.WasShort = result < length;
-        if (result >= 0) return result;
         if (SaysNothing(result)) return 0;
-        FailSend(connection, -result);
-        return 0;
+        if (result < 0) _sockets.SendBroke(slot.Fd, -result);
+        return result;
     }
-
-    internal override bool StrandsSend => true;
-
-    internal override int SendForStrand(Connection connection, IoVector* pieces, int count, int length)
-    {
-        ref UringSlot slot = ref _slots[connection.Slot];
-        if (!TakesCalls(in slot)) return 0;
-        Interlocked.Increment(ref Counters.SendsOfStrands);
-        int result = count == 1 ? _sockets.Send(slot.Fd, pieces->Base, length) : _sockets.Send(slot.Fd, pieces, count);
-        slot.WasShort = result < length;
-        return SaysNothing(result) ? 0 : result;
-    }
-
-    internal override void StrandSendFailed(Connection connection, int error) => FailSend(connection, error);
 
     private void FailSend(Connection connection, int error)
     {
@@ -135,15 +121,13 @@ internal sealed unsafe partial class UringLoop
     /// an operation is in progress nothing can overtake it, and the number of bytes it has sent is known only when it
     /// completes.
     /// </summary>
-    internal override void OfferSend(Connection connection)
+    private void SendByCalls(Connection connection)
     {
-        if (connection.IsSendInFlight || _slots[connection.Slot].Opening.IsUnderWay) return;
-        connection.BeginSending();
         while (connection.SendHead is { Length: > 0 } head)
         {
             if (head.Kind == BlockKind.File)
             {
-                StartSend(connection);
+                SendByRing(connection);
                 return;
             }
 
@@ -160,7 +144,7 @@ internal sealed unsafe partial class UringLoop
             if (result > 0) connection.AdvanceSend(result);
             _slots[slot].WasShort = result < length;
             if (result == length) continue;
-            StartSend(connection);
+            SendByRing(connection);
             return;
         }
 

@@ -56,7 +56,8 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
         : base(engine, index)
     {
         (_open, _sockets, _largeBlock) = (open, sockets, new LargeBlock(this));
-        (_duct, _rests, SendsFiles) = (new Duct(sockets, _largeBlock), new Rests(this, Rested), true);
+        (_duct, _rests) = (new Duct(sockets, _largeBlock), new Rests(this, Rested));
+        SendsFiles = StrandsSend = true;
     }
 
     /// <summary>Creates a ring of the running kernel. Throws if there is no descriptor or no memory for it.</summary>
@@ -377,8 +378,9 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
     private protected override void StartDetach(Resident resident)
     {
         int slot = resident.Slot;
+        if (_slots[slot].IsDetaching) return;
+        if (resident is Listener { AcceptsRest: true } listener) AcceptRest(listener);
         ref UringSlot s = ref _slots[slot];
-        if (s.IsDetaching) return;
         s.IsDetaching = true;
         s.IsWanted = false;
         if (resident.ResetOnClose) _sockets.ResetOnClose(s.Fd);
@@ -584,7 +586,7 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
             (long)listener.Options.Socket.Backlog * listeners);
     }
 
-    internal override void AcceptRest(Listener listener)
+    private void AcceptRest(Listener listener)
     {
         int fd = _slots[listener.Slot].Fd;
         _sockets.RefuseNewcomers(fd, listener.EndPoint);
