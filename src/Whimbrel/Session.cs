@@ -106,7 +106,7 @@ namespace Whimbrel;
 /// Members may be used from any thread and callbacks run on the session's loop, unless the member's documentation says
 /// otherwise.
 /// </remarks>
-public abstract partial class Session : IConnection
+public abstract partial class Session : IConnection, ITimerOwner
 {
     // Weak, so that the table does not keep the classes of an unloadable plug-in alive.
     private static readonly ConditionalWeakTable<Type, object> s_hooks = [];
@@ -886,6 +886,12 @@ public abstract partial class Session : IConnection
 
         return new LoopTimer(Loop, this) { PeriodMs = Loop.PeriodMsOf(period) };
     }
+
+    bool ITimerOwner.Add(LoopTimer timer) => _connection?.AddTimer(timer) == true;
+
+    void ITimerOwner.Remove(LoopTimer timer) => _connection?.RemoveTimer(timer);
+
+    void ITimerOwner.Fire(LoopTimer timer) => _connection?.FireTimer(timer);
 
     /// <summary>
     /// Class with which the session joins groups (<see cref="SessionGroup.Join(Session, int)"/>), 0 to 15. A protocol

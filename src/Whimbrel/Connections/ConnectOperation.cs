@@ -228,10 +228,7 @@ internal sealed class ConnectOperation : PendingOperation, ILookupWaiter
         _attempts.Remove(connector);
         End(new CloseReason(CloseCause.Cancelled));
         _connection.ConnectOperation = null;
-        _connection.Session.SetLocalEndPoint(connector.LocalEndPoint);
-        _connection.Session.SetRemoteEndPoint(connector.Target);
-        _connection.ConnectedHost = connector.HostName;
-        _connection.Adopt(socket);
+        _connection.Adopt(socket, connector);
     }
 
     private void Report(EndPoint where, CloseReason reason)

@@ -1,3 +1,4 @@
+using System.Diagnostics;
 using Whimbrel.Buffers;
 using Whimbrel.Diagnostics;
 using Whimbrel.Tls;
@@ -44,7 +45,7 @@ internal sealed partial class Connection
         Strand?.EndInput();
         RefuseForeign();
         _queue.CloseFill();
-        CancelSessionTimers();
+        _timers.CancelAll();
         if (_tenancy.Tls is { IsShaking: true } tls && WaitsForHandshake)
         {
             Go(ConnectionState.Concluding);
@@ -233,7 +234,7 @@ internal sealed partial class Connection
         Session.StopPosts();
         _queue.CloseFill();
         _tenancy.IsReceiving = false;
-        CancelSessionTimers();
+        _timers.CancelAll();
         Loop.Detach(this);
     }
 
@@ -248,7 +249,7 @@ internal sealed partial class Connection
     {
         if (State != ConnectionState.Connecting) return;
         Go(ConnectionState.Closed);
-        CancelSessionTimers();
+        _timers.CancelAll();
         if (_tenancy.HoldsSocket)
         {
             RawSocket held = AdoptedSocket;
@@ -324,6 +325,7 @@ internal sealed partial class Connection
         _queue.Recycle(Generation);
         _tenancy.Driver.ClearUnread();
         Go(ConnectionState.Free);
+        Debug.Assert(_timers.IsEmpty, "timers outlive their session");
         _tenancy = default;
         ForgetShare();
         ResetOnClose = false;

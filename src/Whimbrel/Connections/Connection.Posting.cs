@@ -29,7 +29,7 @@ internal sealed partial class Connection
     {
         if (!Session.StopPosts())
         {
-            CancelSessionTimers();
+            _timers.CancelAll();
             Shut(ReceiveGate.HandOver);
             return false;
         }

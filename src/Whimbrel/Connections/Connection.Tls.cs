@@ -135,7 +135,7 @@ internal sealed partial class Connection
         _tenancy.FileRead = null;
         _queue.CountOnly(tls.PlainUnsent);
         EndOperations();
-        CancelSessionTimers();
+        _timers.CancelAll();
         if (isHandshake) Strand?.EndInput();
         // Data received before is delivered, as before a reset. After it, the strand calls OnDisconnecting and
         // OnDisconnected.

@@ -20,6 +20,7 @@ namespace Whimbrel.Connections;
 internal sealed partial class Connection : Resident, IMailboxReceiver
 {
     private Tenancy _tenancy;
+    private SessionTimers _timers;
     private LoopTimer? _deadline;
 
     internal Connection(Loop loop)
@@ -152,9 +153,12 @@ internal sealed partial class Connection : Resident, IMailboxReceiver
         Loop.Attach(this);
     }
 
-    /// <summary>Attaches a connected socket, notifies the session, and starts to read.</summary>
-    internal void Adopt(RawSocket socket)
+    /// <summary>Attaches the socket of an attempt, notifies the session, and starts to read.</summary>
+    internal void Adopt(RawSocket socket, ConnectAttempt attempt)
     {
+        Session.SetLocalEndPoint(attempt.LocalEndPoint);
+        Session.SetRemoteEndPoint(attempt.Target);
+        ConnectedHost = attempt.HostName;
         BeginSharing(socket);
         Loop.Attach(this);
     }
@@ -200,7 +204,7 @@ internal sealed partial class Connection : Resident, IMailboxReceiver
             Call(SessionCallback.Connected);
         }
 
-        if (_tenancy.Timers is not null) ReleaseHeldTimers();
+        _timers.ReleaseHeld(Loop);
         AfterCallback();
         LookAtLimits();
         UpdateReceiving();
@@ -280,7 +284,7 @@ internal sealed partial class Connection : Resident, IMailboxReceiver
     private Session ReplaceSession(Session next)
     {
         Session old = Session;
-        CancelSessionTimers();
+        _timers.CancelAll();
         // Detached first, so that actions of the old session in its last callback do not reach the connection. It has
         // ended and must not end twice (contract 1).
         old.DetachForHandOver();
@@ -295,17 +299,16 @@ internal sealed partial class Connection : Resident, IMailboxReceiver
     // ------------------------------------------------------------------ timers of the session
 
     /// <summary>Adds a timer to the session, with which it ends. Returns false if the session is ending.</summary>
-    internal bool RememberSessionTimer(LoopTimer timer)
+    internal bool AddTimer(LoopTimer timer)
     {
         if (State != ConnectionState.Open && !IsBeginning) return false;
-        if (timer.IsListed) return true;
-        timer.IsListed = true;
-        timer.NextOfSession = _tenancy.Timers;
-        _tenancy.Timers = timer;
+        _timers.Add(timer);
         return true;
     }
 
-    internal void FireSessionTimer(LoopTimer timer)
+    internal void RemoveTimer(LoopTimer timer) => _timers.Remove(timer);
+
+    internal void FireTimer(LoopTimer timer)
     {
         if (IsBeginning)
         {
@@ -315,50 +318,11 @@ internal sealed partial class Connection : Resident, IMailboxReceiver
             return;
         }
 
-        if (timer.PeriodMs == 0) ForgetSessionTimer(timer);
+        if (timer.PeriodMs == 0) _timers.Remove(timer);
         if (State != ConnectionState.Open || timer.IsCancelled) return;
         if (timer.IsQueued) return; // its last firing is queued for the pool
         timer.IsQueued = Strand is not null;
         if (Tell(SessionCallback.Timer, timer)) AfterCallback();
-    }
-
-    internal void ForgetSessionTimer(LoopTimer timer)
-    {
-        timer.IsListed = false;
-        if (ReferenceEquals(_tenancy.Timers, timer))
-        {
-            _tenancy.Timers = timer.NextOfSession;
-            return;
-        }
-
-        for (LoopTimer? t = _tenancy.Timers; t is not null; t = t.NextOfSession)
-        {
-            if (!ReferenceEquals(t.NextOfSession, timer)) continue;
-            t.NextOfSession = timer.NextOfSession;
-            return;
-        }
-    }
-
-    /// <summary>Releases timers that were due before the connection was open; they fire in the next turn.</summary>
-    private void ReleaseHeldTimers()
-    {
-        for (LoopTimer? t = _tenancy.Timers; t is not null; t = t.NextOfSession)
-        {
-            if (!t.IsHeld) continue;
-            t.IsHeld = false;
-            if (t.PeriodMs == 0) Loop.Timers.Set(t, Loop.TimeMs);
-        }
-    }
-
-    private void CancelSessionTimers()
-    {
-        LoopTimer? timers = _tenancy.Timers;
-        _tenancy.Timers = null; // cleared first, so that a cancelled timer does not search the list
-        for (LoopTimer? t = timers; t is not null; t = t.NextOfSession)
-        {
-            t.IsListed = false;
-            t.Cancel();
-        }
     }
 
     // ------------------------------------------------------------------ noted work

@@ -16,7 +16,6 @@ internal struct Tenancy
     internal SessionDriver Driver; // on the pool, the strand has one of its own, and this one only holds
     internal Strand? Strand;
     internal SessionHooks Hooks;
-    internal LoopTimer? Timers; // timers of the session, linked
 
     // ---- its socket
     internal bool HoldsSocket; // accepted, and not adopted yet

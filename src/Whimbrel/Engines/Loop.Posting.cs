@@ -266,13 +266,8 @@ public abstract partial class Loop
     /// </summary>
     private bool PostInOrder(ControlAction action, object? first, object? second = null)
     {
-        return Mailbox.Post(new DataItem
-        {
-            Kind = DataKind.Post,
-            Payload = action,
-            Extra = first,
-            Subject = second
-        });
+        DataItem post = new() { Kind = DataKind.Post, Payload = action, Extra = first, Subject = second };
+        return Mailbox.Post(post);
     }
 
     internal bool PostControl(ControlAction action, object? first = null, object? second = null, long value = 0) =>

@@ -1,4 +1,3 @@
-using Whimbrel.Connections;
 using Whimbrel.Diagnostics;
 using Whimbrel.Engines;
 
@@ -27,7 +26,7 @@ public class LoopTimer
     private readonly Func<object?, bool, Task>? _function;
     private readonly object? _state;
     private Task? _running; // task of the function
-    private readonly Session? _session;
+    private readonly ITimerOwner? _owner; // session of the timer
     private List<TimerWait>? _waits;
     private long _spanMs = -1; // of the last start; -1 for a start with a fixed time, or without a start
     private int _startsUnderWay; // posted by other threads and not processed yet
@@ -68,10 +67,10 @@ public class LoopTimer
     }
 
     /// <summary>Creates a timer of a session.</summary>
-    internal LoopTimer(Loop loop, Session session)
+    internal LoopTimer(Loop loop, ITimerOwner owner)
     {
         Loop = loop;
-        _session = session;
+        _owner = owner;
     }
 
     /// <summary>The loop that runs the callback.</summary>
@@ -289,7 +288,7 @@ public class LoopTimer
         PeriodMs = periodMs;
         _hasFired = false;
         IsHeld = false;
-        if (_session is not null && !JoinSession()) return;
+        if (_owner is not null && !JoinOwner()) return;
         if (!Loop.Timers.Set(this, dueMs)) TellCancelled();
     }
 
@@ -297,9 +296,9 @@ public class LoopTimer
     /// Adds the timer to its session. Returns false if the session has no connection any more: its timers have ended
     /// with it.
     /// </summary>
-    private bool JoinSession()
+    private bool JoinOwner()
     {
-        if (_session!.Connection?.RememberSessionTimer(this) == true) return true;
+        if (_owner!.Add(this)) return true;
         IsCancelled = true;
         return false;
     }
@@ -309,7 +308,7 @@ public class LoopTimer
         bool wasActive = QueueIndex != NotQueued || IsHeld;
         IsHeld = false;
         Loop.Timers.Remove(this);
-        if (IsListed) _session!.Connection?.ForgetSessionTimer(this);
+        if (IsListed) _owner!.Remove(this);
         if (wasActive) TellCancelled();
     }
 
@@ -326,8 +325,8 @@ public class LoopTimer
     {
         _hasFired = PeriodMs == 0;
         if (_waits is not null) EndWaits(fired: true);
-        if (_session is null) CallFired(isCancelled: false);
-        else _session.Connection?.FireSessionTimer(this);
+        if (_owner is null) CallFired(isCancelled: false);
+        else _owner.Fire(this);
     }
 
     private void CallFired(bool isCancelled)

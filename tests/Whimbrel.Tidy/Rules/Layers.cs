@@ -15,12 +15,12 @@ internal static class Layers
     private static readonly string[] _mixed = ["Sessions", "Servers", "Clients", "Groups", "Options"];
 
     private static readonly string[] _loops = ["Loop", "LoopTimer", "Resident", "SocketShare", "PendingOperation",
-        "RawSocket", "TlsException", "FrameException"];
+        "RawSocket", "TlsException", "FrameException", "SendPace", "PacedSend"];
     private static readonly string[] _connections = ["ConnectionOptions", "ServerOptions", "ClientOptions",
         "SocketOptionRules", "NewSocket"];
     private static readonly string[] _sessions = ["Session", "FramedSession", "FrameCutter", "IConnection",
-        "SessionDriver", "Strand", "SessionOrder", "EndWait", "IEndWait", "Newcomer", "BodyStream", "Intake",
-        "AsyncReceive", "Pipe", "SlowSession"];
+        "SessionDriver", "SessionCallback", "Strand", "SessionOrder", "EndWait", "IEndWait", "Newcomer", "BodyStream",
+        "Intake", "AsyncReceive", "Pipe", "SlowSession"];
     private static readonly string[] _groups = ["SessionGroup", "NamedGroups", "GroupMembers", "GroupShard",
         "MemberVisit", "BroadcastOperation", "BroadcastForms"];
     private static readonly string[] _hosts = ["Server", "ServerMetrics", "ServerTraces", "StatusSocket",
@@ -31,32 +31,23 @@ internal static class Layers
     // unused exception is a finding.
     private static readonly (string From, string[] To, string Reason)[] _exceptions =
     [
-        ("Engines/Loop", ["Connection", "HandshakePace", "SendPace", "PacedSend", "DatagramResident", "Strand",
-            "TlsScratch", "Listener", "ConnectAttempt", "SendOperation", "FreeSentMarks", "StrandBlocks", "Session",
-            "ConnectionHost"], "the turn flushes and ends what lives on it by its own type, lends what they share, and "
-                + "names in its notices who held it up"),
-        ("Engines/Mailbox", ["Connection", "GroupShard", "DatagramResident", "SharedBroadcast", "UnixName"],
-            "an item of the data lane is run by its receiver: one switch instead of a call through an interface "
-            + "for each send"),
+        ("Engines/Loop", ["Connection", "Strand", "HandshakePace", "TlsScratch", "SendOperation", "FreeSentMarks",
+            "StrandBlocks", "ConnectionHost"],
+            "the verbs of engines for connections, and what the connections of a loop share"),
         ("Engines/Engine", ["EngineSelector", "Session", "Strand", "SessionOrder", "SocketFactory", "InterfaceLookup",
             "TlsWarmUp", "TlsProfile"], "the engine is the factory of loops, the place of what all of them share, and "
                 + "told of sessions by the memory engine's watcher"),
         ("Engines/Completion", ["Strand"], "an await in a callback on the pool resumes in its order"),
         ("Engines/StopWait", ["Strand", "Session", "IEndWait"],
             "a callback that blocks on the end is completed before its own last one"),
-        ("Engines/LoopTimer", ["Session", "Connection"],
-            "a timer of a session is one class with a timer of a loop, and ends with the session"),
-        ("Connections/Connection", ["Session", "SessionDriver", "Strand", "Newcomer", "Pipe", "GroupShard",
-            "SessionGroup"], "calls the overrides of the session, by its driver or by a strand, wakes the pipes that "
-                + "end here, and is the member of groups"),
-        ("Connections/SessionCallback", ["Session", "Strand"],
-            "the table of what is called, and what goes with it on the pool"),
+        ("Connections/Connection", ["Session", "SessionCallback", "SessionDriver", "Strand", "Newcomer", "Pipe",
+            "GroupShard", "SessionGroup"], "calls the overrides of the session, by its driver or by a strand, wakes the "
+                + "pipes that end here, and is the member of groups"),
         ("Connections/Tenancy", ["SessionDriver", "Strand", "Pipe"], "what the connection has of one tenancy: its fields"),
         ("Connections/ConnectionHost", ["Session", "Newcomer", "SessionGroup"],
             "what a connection needs of the server or client above it, handed through"),
         ("Connections/HostShard", ["Session", "SessionGroup", "GroupShard"],
             "the host's members and their hooks on one loop"),
-        ("Connections/ConnectOperation", ["Session"], "brings the session its end points"),
         ("Session", ["SessionGroup", "Server", "Client"],
             "what the user may ask a session for; the session itself never calls server or client"),
     ];
