@@ -402,9 +402,9 @@ internal sealed unsafe partial class MemoryLoop : Loop, IDatagramEngine
         // The network accepted only a part before, and may accept more now.
         ref Slot slot = ref Open(connection);
         if (slot.IsSending && !isOffer) throw _engine.Violation("A second send was started.");
-        if (connection.SendHead is null) throw _engine.Violation("A send was started with nothing queued.");
+        if (connection.Outbound.SendHead is null) throw _engine.Violation("A send was started with nothing queued.");
         slot.IsSending = true;
-        connection.BeginSending();
+        connection.Outbound.BeginSending();
         Push(connection, connection.Slot);
     }
 
@@ -413,7 +413,7 @@ internal sealed unsafe partial class MemoryLoop : Loop, IDatagramEngine
         MemorySocket socket = _slots[index].Socket!;
         if (Chance(Faults.SendError)) socket.Reset();
         // An empty block, from room that was reserved and given back, ends the send; the next flush drops it.
-        while (connection.SendHead is { Length: > 0 } head)
+        while (connection.Outbound.SendHead is { Length: > 0 } head)
         {
             int length = head.Length;
             if (length > 1 && Chance(Faults.WouldBlock)) length = _engine.Random.Next(1, length);
@@ -423,16 +423,16 @@ internal sealed unsafe partial class MemoryLoop : Loop, IDatagramEngine
             if (count < 0)
             {
                 _slots[index].IsSending = false;
-                connection.FailSend(Errno.EPIPE);
+                connection.Outbound.FailSend(Errno.EPIPE);
                 return;
             }
 
-            if (count > 0) connection.AdvanceSend(count);
+            if (count > 0) connection.Outbound.AdvanceSend(count);
             if (count < length || Chance(Faults.WouldBlock)) return;
         }
 
         _slots[index].IsSending = false;
-        connection.CompleteSend();
+        connection.Outbound.CompleteSend();
     }
 
     internal override int TrySend(Connection connection, ReadOnlySpan<IoVector> pieces)

@@ -236,13 +236,13 @@ public abstract partial class Session : IConnection, ITimerOwner
     /// <exception cref="ArgumentOutOfRangeException">The value is not between 4 KiB and 1 GiB.</exception>
     public int SendLimitBytes
     {
-        get => _connection is { } connection ? connection.SendLimit : 0;
+        get => _connection is { } connection ? connection.Outbound.SendLimit : 0;
         protected set
         {
             if (value is < ConnectionLimits.LeastSendBytes or > ConnectionLimits.MostSendBytes)
                 Throw.OutOfRange(nameof(value), value, "between 4 KiB and 1 GiB");
             if (_connection is not { } connection) return;
-            SetSendLimit(connection, value, connection.AllowsLargeMessages, nameof(SendLimitBytes));
+            SetSendLimit(connection, value, connection.Outbound.AllowsLargeMessages, nameof(SendLimitBytes));
         }
     }
 
@@ -254,18 +254,18 @@ public abstract partial class Session : IConnection, ITimerOwner
     [EditorBrowsable(EditorBrowsableState.Advanced)]
     public bool AllowLargeMessages
     {
-        get => _connection is { AllowsLargeMessages: true };
+        get => _connection is { Outbound.AllowsLargeMessages: true };
         protected set
         {
             if (_connection is not { } connection) return;
-            SetSendLimit(connection, connection.SendLimit, value, nameof(AllowLargeMessages));
+            SetSendLimit(connection, connection.Outbound.SendLimit, value, nameof(AllowLargeMessages));
         }
     }
 
     private void SetSendLimit(Connection connection, int bytes, bool allowsLarge, string member)
     {
         if (StrandHere(connection, member) is { } strand) strand.SetSendLimit(bytes, allowsLarge);
-        else if (connection.Generation == _generation) connection.SetSendLimit(bytes, allowsLarge);
+        else if (connection.Generation == _generation) connection.Outbound.SetSendLimit(bytes, allowsLarge);
     }
 
     /// <summary>
@@ -298,7 +298,7 @@ public abstract partial class Session : IConnection, ITimerOwner
     public long BytesReceived => _connection?.BytesReceived ?? _finalReceived;
 
     /// <summary>Number of bytes passed to the kernel so far. Exact on the session's thread and after the end.</summary>
-    public long BytesSent => _connection?.BytesSent ?? _finalSent;
+    public long BytesSent => _connection?.Outbound.BytesSent ?? _finalSent;
 
     /// <summary>
     /// Copy of the list of groups that the session is in, without <see cref="Server.Sessions"/>, in no particular
@@ -328,7 +328,7 @@ public abstract partial class Session : IConnection, ITimerOwner
     public SendResult Send(ReadOnlySpan<byte> data)
     {
         Connection? connection = _connection;
-        return connection is null ? SendResult.Closed : connection.Send(data, _generation);
+        return connection is null ? SendResult.Closed : connection.Outbound.Send(data, _generation);
     }
 
     /// <inheritdoc/>
@@ -344,7 +344,7 @@ public abstract partial class Session : IConnection, ITimerOwner
     /// <inheritdoc/>
     public ValueTask<SendResult> SendAsync(ReadOnlyMemory<byte> data, CancellationToken cancellationToken = default) =>
         _connection is { } connection
-            ? connection.SendAsync(data, default, default, default, _generation, cancellationToken)
+            ? connection.Outbound.SendAsync(data, default, default, default, _generation, cancellationToken)
             : new(SendResult.Closed);
 
     /// <summary>Waits for queue space, then queues the text as UTF-8. See the other <c>SendAsync</c>.</summary>
@@ -367,7 +367,8 @@ public abstract partial class Session : IConnection, ITimerOwner
     protected Span<byte> Reserve(int count)
     {
         if (_connection is not { } connection) return default;
-        if (Strand.CurrentOf(connection, _generation) is not { } strand) return connection.Reserve(count, _generation);
+        if (Strand.CurrentOf(connection, _generation) is not { } strand)
+            return connection.Outbound.Reserve(count, _generation);
         SendQueue.CheckReserve(count);
         return strand.Reserve(count);
     }
@@ -384,7 +385,7 @@ public abstract partial class Session : IConnection, ITimerOwner
     {
         if (_connection is not { } connection) return;
         if (Strand.CurrentOf(connection, _generation) is { } strand) strand.Commit(count);
-        else connection.Commit(count, _generation);
+        else connection.Outbound.Commit(count, _generation);
     }
 
     /// <summary>
@@ -397,7 +398,7 @@ public abstract partial class Session : IConnection, ITimerOwner
     public void Flush()
     {
         if (_connection is not { } connection) return;
-        if (connection.Loop.IsCurrent) connection.FlushNow(_generation);
+        if (connection.Loop.IsCurrent) connection.Outbound.FlushNow(_generation);
         else Strand.CurrentOf(connection, _generation)?.FlushNow();
     }
 
@@ -515,7 +516,7 @@ public abstract partial class Session : IConnection, ITimerOwner
         if (Strand.CurrentOf(connection, _generation) is { } strand) strand.EndHere(reason);
         // Later sends of this caller are rejected from here on; the close itself is queued after earlier sends
         // (contract 7).
-        connection.CloseForeign(_generation);
+        connection.Outbound.CloseForeign(_generation);
         connection.Loop.Mailbox.PostInOrder(InboxKind.Close, connection, _generation,
             reason.Cause == CloseCause.LocalClose ? null : reason);
     }
@@ -633,7 +634,8 @@ public abstract partial class Session : IConnection, ITimerOwner
             return;
         }
 
-        connection.AbortForeign(Strand.CurrentOf(connection, _generation)?.EndHere(reason) ?? reason, _generation);
+        connection.Outbound.AbortForeign(Strand.CurrentOf(connection, _generation)?.EndHere(reason) ?? reason,
+            _generation);
     }
 
     /// <summary>
@@ -657,7 +659,7 @@ public abstract partial class Session : IConnection, ITimerOwner
         }
 
         if (Strand.CurrentOf(connection, _generation) is { } strand) strand.FinishHere();
-        connection.CloseForeign(_generation);
+        connection.Outbound.CloseForeign(_generation);
         connection.Loop.Mailbox.PostInOrder(InboxKind.ShutdownSend, connection, _generation);
     }
 
@@ -915,12 +917,12 @@ public abstract partial class Session : IConnection, ITimerOwner
     {
         get => _connection is not { } connection
             ? BroadcastGate.Shut
-            : Strand.CurrentOf(connection, _generation)?.BroadcastGate ?? connection.BroadcastGate;
+            : Strand.CurrentOf(connection, _generation)?.BroadcastGate ?? connection.Outbound.BroadcastGate;
         set
         {
             if (_connection is not { } connection) return;
             if (StrandHere(connection, nameof(BroadcastGate)) is { } strand) strand.BroadcastGate = value;
-            else connection.SetBroadcastGate(value);
+            else connection.Outbound.SetBroadcastGate(value);
         }
     }
 
@@ -1277,7 +1279,8 @@ public abstract partial class Session : IConnection, ITimerOwner
     internal SendOperation? BeginSend(ReadOnlyMemory<byte> data, bool mayBeTakenBack, out SendResult result)
     {
         if (_connection is { } connection)
-            return connection.BeginSend(data, default, default, default, _generation, out result, mayBeTakenBack);
+            return connection.Outbound.BeginSend(data, default, default, default, _generation, out result,
+                mayBeTakenBack);
         result = SendResult.Closed;
         return null;
     }
@@ -1287,7 +1290,7 @@ public abstract partial class Session : IConnection, ITimerOwner
     {
         if (data.IsSingleSegment) return BeginSend(data.First, mayBeTakenBack: false, out result);
         if (_connection is { } connection)
-            return connection.BeginSend(default, default, data, default, _generation, out result);
+            return connection.Outbound.BeginSend(default, default, data, default, _generation, out result);
         result = SendResult.Closed;
         return null;
     }
@@ -1305,7 +1308,7 @@ public abstract partial class Session : IConnection, ITimerOwner
     /// slow-consumer policy. Any thread.
     /// </summary>
     internal SendResult SendIfRoom(ReadOnlySpan<byte> data) =>
-        _connection is { } connection ? connection.Feed(data, _generation) : SendResult.Closed;
+        _connection is { } connection ? connection.Outbound.Feed(data, _generation) : SendResult.Closed;
 
     internal void CallEndAfterException(Exception exception) => EndAfterException(exception);
 

@@ -84,8 +84,8 @@ internal sealed unsafe class ScheduledLoop : Loop
 
     internal override void StartSend(Connection connection, bool isOffer)
     {
-        if (isOffer && connection.IsSendInFlight) return;
-        connection.BeginSending();
+        if (isOffer && connection.Outbound.IsSendInFlight) return;
+        connection.Outbound.BeginSending();
         if (IsStrandSending) throw Scheduled.Violates("the loop sends while a callback sends");
         Wire wire = _wires[connection];
         wire.IsSending = true;
@@ -94,16 +94,16 @@ internal sealed unsafe class ScheduledLoop : Loop
 
     private static void Push(Connection connection, Wire wire)
     {
-        while (connection.SendHead is { Length: > 0 } head)
+        while (connection.Outbound.SendHead is { Length: > 0 } head)
         {
             int count = wire.Write(new ReadOnlySpan<byte>(head.Memory + head.Start, head.Length));
-            connection.AdvanceSend(count);
+            connection.Outbound.AdvanceSend(count);
             // The rest is accepted in the next turn.
             if (count == wire.Room) return;
         }
 
         wire.IsSending = false;
-        connection.CompleteSend();
+        connection.Outbound.CompleteSend();
     }
 
     internal override int TrySend(Connection connection, ReadOnlySpan<IoVector> pieces)

@@ -381,7 +381,7 @@ public sealed class ConnectionTests
         session.Loop.Post(() =>
         {
             Connection connection = session.Connection!;
-            connection.FailSend(Linux.Errno.EPIPE);
+            connection.Outbound.FailSend(Linux.Errno.EPIPE);
             connection.CompleteReceiveError(Linux.Errno.ETIMEDOUT);
         });
         engine.RunUntilIdle();
@@ -398,7 +398,7 @@ public sealed class ConnectionTests
         engine.RunUntilIdle();
         session.Loop.Post(() =>
         {
-            session.Connection!.FailSend(Linux.Errno.EPIPE);
+            session.Connection!.Outbound.FailSend(Linux.Errno.EPIPE);
             session.Abort();
         });
         engine.RunUntilIdle();

@@ -14,6 +14,9 @@ internal sealed partial class Connection
 
     internal void SetReason(CloseReason reason) => _tenancy.Life.Because(reason);
 
+    /// <summary>Counts bytes that were accepted and are not sent.</summary>
+    internal void Loses(long bytes) => _tenancy.Life.Loses(bytes);
+
     // ------------------------------------------------------------------ graceful
 
     /// <summary>
@@ -43,8 +46,8 @@ internal sealed partial class Connection
         }
 
         Strand?.EndInput();
-        RefuseForeign();
-        _queue.CloseFill();
+        Outbound.Refuse();
+        Outbound.Queue.CloseFill();
         _timers.CancelAll();
         if (_tenancy.Tls is { IsShaking: true } tls && WaitsForHandshake)
         {
@@ -61,26 +64,26 @@ internal sealed partial class Connection
     /// <summary>
     /// True if data was accepted after the request for the upgrade, or other threads have sends in progress.
     /// </summary>
-    private bool WaitsForHandshake => !_queue.Blocks.IsEmpty || HasSendsUnderWay;
+    private bool WaitsForHandshake => !Outbound.Queue.Blocks.IsEmpty || Outbound.HasSendsUnderWay;
 
     /// <summary>True if data was accepted that the peer must still receive.</summary>
-    private bool HasTaken => _tenancy.BytesSent > 0 || PendingHere > 0 || HasSendsUnderWay;
+    private bool HasTaken => Outbound.BytesSent > 0 || Outbound.PendingHere > 0 || Outbound.HasSendsUnderWay;
 
     /// <summary>Sends queued data, then FIN. New sends are already rejected.</summary>
     private void Drain(CloseReason reason)
     {
-        if (_tenancy.SendError != 0)
-            SetReason(new CloseReason(ErrorText.CauseOf(_tenancy.SendError), _tenancy.SendError));
+        if (Outbound.Error != 0)
+            SetReason(new CloseReason(ErrorText.CauseOf(Outbound.Error), Outbound.Error));
         else if (_tenancy.Life.PeerWasFirst && reason.Cause != CloseCause.ProtocolError)
             SetReason(new CloseReason(CloseCause.PeerClosed));
         else SetReason(reason);
         Go(ConnectionState.Draining);
-        ReleaseSends();
+        Outbound.ReleaseSends();
         // Inside a callback the session may still read the data (contract 13); then the code after the callback clears
         // it.
         if (!ReferenceEquals(Loop.Active, this)) _tenancy.Driver.ClearUnread();
         _tenancy.Driver.ForgetOffer();
-        if ((_tenancy.Life.Peer != PeerHalf.Open || PeerSaidAll) && SendQueueIsEmpty
+        if ((_tenancy.Life.Peer != PeerHalf.Open || PeerSaidAll) && Outbound.IsEmpty
             && _tenancy.Tls is not { CanSend: true })
         {
             // Both sides are done: nothing to send, nothing to wait for.
@@ -99,13 +102,13 @@ internal sealed partial class Connection
     /// </summary>
     private void TryFinishDraining()
     {
-        if (_tenancy.SendError != 0)
+        if (Outbound.Error != 0)
         {
             Detach();
             return;
         }
 
-        if (!SendQueueIsEmpty || SaysGoodbye()) return;
+        if (!Outbound.IsEmpty || SaysGoodbye()) return;
         if (_tenancy.Life.Peer != PeerHalf.Open || PeerSaidAll)
         {
             Detach();
@@ -145,16 +148,16 @@ internal sealed partial class Connection
     {
         if (State != ConnectionState.Open || IsFinishing) return;
         _tenancy.Life.BeginShutdown();
-        RefuseForeign();
-        ReleaseSends();
-        _queue.CloseFill();
+        Outbound.Refuse();
+        Outbound.ReleaseSends();
+        Outbound.Queue.CloseFill();
         Loop.Schedule(this);
     }
 
     private void TryShutdownSend()
     {
-        if (_tenancy.Life.Own == OwnHalf.Finished || !SendQueueIsEmpty
-            || _tenancy.SendError != 0 || _tenancy.Tls is { IsShaking: true } || SaysGoodbye())
+        if (_tenancy.Life.Own == OwnHalf.Finished || !Outbound.IsEmpty
+            || Outbound.Error != 0 || _tenancy.Tls is { IsShaking: true } || SaysGoodbye())
             return;
         _tenancy.Life.Finish();
         Loop.ShutdownSend(this);
@@ -196,8 +199,8 @@ internal sealed partial class Connection
         }
 
         // An earlier send error is the first cause, even if the session was not notified yet.
-        if (_tenancy.SendError != 0)
-            SetReason(new CloseReason(ErrorText.CauseOf(_tenancy.SendError), _tenancy.SendError));
+        if (Outbound.Error != 0)
+            SetReason(new CloseReason(ErrorText.CauseOf(Outbound.Error), Outbound.Error));
         if (State == ConnectionState.Concluding) SetReason(_tenancy.Tls!.Upgrade!.CloseAs);
         SetReason(reason);
         Strand?.EndInput();
@@ -226,13 +229,13 @@ internal sealed partial class Connection
     private void Detach()
     {
         if (State is ConnectionState.Detaching or ConnectionState.Closed) return;
-        SettleStrand();
+        Outbound.SettleStrand();
         _tenancy.Life.IsReset(ResetOnClose && State != ConnectionState.Lingering);
         Go(ConnectionState.Detaching);
         if (_tenancy.Tls is { } tls) Shard.Silent.Remove(tls);
-        RefuseForeign();
+        Outbound.Refuse();
         Session.StopPosts();
-        _queue.CloseFill();
+        Outbound.Queue.CloseFill();
         _tenancy.IsReceiving = false;
         _timers.CancelAll();
         Loop.Detach(this);
@@ -283,12 +286,11 @@ internal sealed partial class Connection
     private void End()
     {
         if (!Session.PostsAreOver) return; // the last post returns here (contract 18)
-        _tenancy.Life.Loses(PendingHere);
+        _tenancy.Life.Loses(Outbound.PendingHere);
         if (WasConnected && _tenancy.Life.Heard != Heard.Disconnecting && Strand is null) SayDisconnecting();
         FreeTls();
-        DiscardQueue();
-        EndOperations();
-        EndFeeds(Reason);
+        Outbound.End();
+        Outbound.EndFeeds(Reason);
         LeaveGroups();
         Session session = Session;
         ConnectionHost host = Shard.Host;
@@ -300,7 +302,7 @@ internal sealed partial class Connection
         {
             // The last callback may come much later; this object serves other connections then.
             _tenancy.Strand = null;
-            session.DetachForGood(_tenancy.BytesReceived, _tenancy.BytesSent);
+            session.DetachForGood(_tenancy.BytesReceived, Outbound.BytesSent);
             Recycle();
             strand.End(reason, wasConnected);
             return;
@@ -308,7 +310,7 @@ internal sealed partial class Connection
 
         host.SessionEnding(session);
         SessionDriver.CallLast(this, session, reason, wasConnected);
-        session.DetachForGood(_tenancy.BytesReceived, _tenancy.BytesSent);
+        session.DetachForGood(_tenancy.BytesReceived, Outbound.BytesSent);
         Recycle();
         if (session is not Newcomer) Loop.Engine.SessionEnded(session, reason);
         host.SessionEnded(session, reason, wasConnected);
@@ -322,7 +324,7 @@ internal sealed partial class Connection
     private void Recycle()
     {
         Generation = (Generation + 1) & ForeignWord.GenerationMask;
-        _queue.Recycle(Generation);
+        Outbound.Recycle();
         _tenancy.Driver.ClearUnread();
         Go(ConnectionState.Free);
         Debug.Assert(_timers.IsEmpty, "timers outlive their session");
@@ -335,7 +337,7 @@ internal sealed partial class Connection
 
     // ------------------------------------------------------------------ deadlines
 
-    internal void StartDeadline(TimeSpan due) => StartDeadline(due, _tenancy.BytesSent);
+    internal void StartDeadline(TimeSpan due) => StartDeadline(due, Outbound.BytesSent);
 
     private void StartDeadline(TimeSpan due, long progress)
     {
@@ -365,7 +367,7 @@ internal sealed partial class Connection
             return;
         }
 
-        if (State == ConnectionState.Draining && _tenancy.BytesSent > _tenancy.ProgressAtDeadline
+        if (State == ConnectionState.Draining && Outbound.BytesSent > _tenancy.ProgressAtDeadline
             && _tenancy.DrainEndsMs - Loop.Engine.NowMs is > 0 and var leftMs)
         {
             // The peer is slow but present, and may continue as long as it takes bytes. DrainEndsMs limits a peer that

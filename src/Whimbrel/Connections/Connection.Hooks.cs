@@ -6,13 +6,18 @@ namespace Whimbrel.Connections;
 /// </summary>
 internal sealed partial class Connection
 {
-    private bool AsksFirst => (_tenancy.Hooks & SessionHooks.Sending) != 0;
+    internal bool AsksFirst => (_tenancy.Hooks & SessionHooks.Sending) != 0;
+
+    /// <summary>True if the session overrides OnSent or OnDrained.</summary>
+    internal bool ReportsSent => (_tenancy.Hooks & (SessionHooks.Sent | SessionHooks.Drained)) != 0;
+
+    internal bool IsDrainOwed => _tenancy.DrainOwed;
 
     private void ChangeHooks(Session next)
     {
         _tenancy.Hooks = Shard.HooksOf(next);
         _tenancy.SentUntold = 0; // data sent before belongs to the old session
-        if (AsksFirst) _queue.CloseFill();
+        if (AsksFirst) Outbound.Queue.CloseFill();
     }
 
     /// <summary>
@@ -23,20 +28,21 @@ internal sealed partial class Connection
         if (!AsksFirst) return false;
         // Read once. A late caller may find the next session here, or none; its send is then rejected below.
         Session? session = Session;
-        if (session is null || session.Generation != generation || !_queue.Foreign.IsOpenFor(generation)) return false;
+        if (session is null || session.Generation != generation || !Outbound.IsOpenFor(generation)) return false;
         return !session.CallSending(length);
     }
 
     /// <summary>
     /// Records bytes that the system took. Does not call the session, because this may be inside a callback or a flush.
     /// </summary>
-    private void NoteSent(long count)
+    internal void NoteSent(long count)
     {
         if (count == 0) return;
         _tenancy.SentUntold += count;
         // The bytes are not subtracted from the pending ones yet. A session that was not above its low-water mark
         // cannot fall to it.
-        if (Session.LowWaterMarkBytes is var mark && (mark == 0 || PendingHere > mark)) _tenancy.DrainOwed = true;
+        if (Session.LowWaterMarkBytes is var mark && (mark == 0 || Outbound.PendingHere > mark))
+            _tenancy.DrainOwed = true;
         Loop.Schedule(this);
     }
 
@@ -65,8 +71,8 @@ internal sealed partial class Connection
             AfterCallback();
         }
 
-        if (State != ConnectionState.Open || !_tenancy.DrainOwed || PendingHere > Session.LowWaterMarkBytes
-            || _tenancy.FirstOperation is not null)
+        if (State != ConnectionState.Open || !_tenancy.DrainOwed || Outbound.PendingHere > Session.LowWaterMarkBytes
+            || Outbound.HasOperations)
             return;
         _tenancy.DrainOwed = false;
         if ((_tenancy.Hooks & SessionHooks.Drained) == 0) return;

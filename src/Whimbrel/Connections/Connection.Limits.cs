@@ -41,8 +41,8 @@ internal sealed partial class Connection
         bool isTaking = IsReading && Strand is not { IsTaking: true };
         // Queued data without a send in progress leaves with the next flush. Only a send that is in progress for long
         // indicates a slow peer.
-        Traffic traffic = new(_tenancy.BytesReceived, _tenancy.BytesSent,
-            isTaking && _tenancy.Life.Peer == PeerHalf.Open, _tenancy.HeldMs, _tenancy.SendInFlight);
+        Traffic traffic = new(_tenancy.BytesReceived, Outbound.BytesSent,
+            isTaking && _tenancy.Life.Peer == PeerHalf.Open, _tenancy.HeldMs, Outbound.IsSendInFlight);
         TimeLimit passed = limits.Look(Loop.Engine.NowMs, traffic);
         if (passed != TimeLimit.None) TellTimeout(limits, ReasonOf(passed, limits));
         // The callback may have ended the connection, handed it over, or started a handshake.

@@ -14,6 +14,8 @@ internal sealed partial class Connection : IDriverHost
     /// <summary>Input discarded after Close before the connection is reset.</summary>
     private const int LingerLimitBytes = 64 * 1024;
 
+    internal const int BackPressureMark = 256 * 1024;
+
     Loop IDriverHost.Loop => Loop;
 
     HostShard IDriverHost.Shard => Shard;
@@ -44,7 +46,7 @@ internal sealed partial class Connection : IDriverHost
     /// handed over or filled the queue. False on the pool, where the strand decides.
     /// </summary>
     internal bool TakesMore => State == ConnectionState.Open && WasConnected && Strand is null
-        && IsReading && !HasNext && PendingHere <= HoldMark;
+        && IsReading && !HasNext && Outbound.PendingHere <= HoldMark;
 
     /// <summary>True if another loop has not processed yet what this session has sent there.</summary>
     internal bool IsHeldForMailbox => _tenancy.Driver.IsHeld(ReceiveGate.Mailbox);
@@ -53,11 +55,11 @@ internal sealed partial class Connection : IDriverHost
     internal bool IsAboveHighWaterMark => _tenancy.Driver.IsHeld(ReceiveGate.BackPressure);
 
     /// <summary>High-water mark of a session's own callbacks: 256 KiB, or a quarter of a smaller limit.</summary>
-    internal long HoldMark => Math.Min(BackPressureMark, _queue.Limit / 4);
+    internal long HoldMark => Math.Min(BackPressureMark, Outbound.Limit / 4);
 
     private bool IsReading => _tenancy.Driver.Gate == ReceiveGate.None;
 
-    private bool WaitsForQueue => _tenancy.OfferOwed || IsAboveHighWaterMark;
+    internal bool WaitsForQueue => _tenancy.OfferOwed || IsAboveHighWaterMark;
 
     /// <summary>Records that the running callback has seen pending bytes.</summary>
     internal void KnowsOfQueue() => _tenancy.Driver.SeesQueue();
@@ -81,12 +83,12 @@ internal sealed partial class Connection : IDriverHost
     long IDriverHost.BeginOffer(out bool hasPending)
     {
         Shard.MessagesReceived++;
-        hasPending = _queue.Queued > 0;
-        return _queue.Queued + _tenancy.BytesSent;
+        hasPending = Outbound.Queued > 0;
+        return Outbound.Queued + Outbound.BytesSent;
     }
 
-    bool IDriverHost.HasFilledQueue(long mark) => _queue.Queued is var queued && queued > HoldMark
-        && queued + _tenancy.BytesSent > mark && Shard.Host.BackPressure;
+    bool IDriverHost.HasFilledQueue(long mark) => Outbound.Queued is var queued && queued > HoldMark
+        && queued + Outbound.BytesSent > mark && Shard.Host.BackPressure;
 
     void IDriverHost.HoldBack(bool untilEmpty) => HoldBack(untilEmpty);
 
@@ -96,7 +98,13 @@ internal sealed partial class Connection : IDriverHost
         _tenancy.GoesOnAt = untilEmpty ? 0 : Math.Max(0, (HoldMark / 4) - 1);
         if (Shard.Host.BackPressure) Shut(ReceiveGate.BackPressure);
         else _tenancy.OfferOwed = true;
-        if (PendingHere <= _tenancy.GoesOnAt) Loop.Schedule(this);
+        if (Outbound.PendingHere <= _tenancy.GoesOnAt) Loop.Schedule(this);
+    }
+
+    /// <summary>Called when less is pending than before.</summary>
+    internal void QueueShrank(long pending)
+    {
+        if (WaitsForQueue && pending <= _tenancy.GoesOnAt) EndBackPressure();
     }
 
     private void EndBackPressure()
@@ -196,7 +204,7 @@ internal sealed partial class Connection : IDriverHost
         Strand?.TakeOutcome();
         if (_tenancy.Tls is { } tls && TakesInput)
         {
-            if (_tenancy.SendError == 0 || State == ConnectionState.Handshaking)
+            if (Outbound.Error == 0 || State == ConnectionState.Handshaking)
             {
                 tls.EndInput();
                 return;
@@ -205,8 +213,8 @@ internal sealed partial class Connection : IDriverHost
 
         switch (State)
         {
-            case ConnectionState.Open or ConnectionState.Concluding when _tenancy.SendError != 0:
-                Fail(new CloseReason(ErrorText.CauseOf(_tenancy.SendError), _tenancy.SendError));
+            case ConnectionState.Open or ConnectionState.Concluding when Outbound.Error != 0:
+                Fail(new CloseReason(ErrorText.CauseOf(Outbound.Error), Outbound.Error));
                 break;
             case ConnectionState.Open:
                 PeersEndArrived();
@@ -251,7 +259,7 @@ internal sealed partial class Connection : IDriverHost
         Call(SessionCallback.PeerFinished);
         _tenancy.Life.PeersEndWasTold();
         AfterCallback();
-        if (State == ConnectionState.Open && _tenancy.Life.Own == OwnHalf.Finished && SendQueueIsEmpty)
+        if (State == ConnectionState.Open && _tenancy.Life.Own == OwnHalf.Finished && Outbound.IsEmpty)
             CloseWith(new CloseReason(CloseCause.LocalClose));
     }
 
@@ -262,7 +270,7 @@ internal sealed partial class Connection : IDriverHost
         switch (State)
         {
             case ConnectionState.Open or ConnectionState.Handshaking or ConnectionState.Concluding:
-                int first = _tenancy.SendError != 0 ? _tenancy.SendError : error;
+                int first = Outbound.Error != 0 ? Outbound.Error : error;
                 Fail(new CloseReason(ErrorText.CauseOf(first), first));
                 break;
             case ConnectionState.Draining or ConnectionState.Lingering:

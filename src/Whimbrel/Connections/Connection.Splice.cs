@@ -23,7 +23,7 @@ internal sealed partial class Connection
     /// have been made blocking.
     /// </summary>
     internal bool TakesSplice(uint generation) =>
-        TakesSends(generation) && CanSendNow && _operationCount == 0 && !MayHaveDuplicate;
+        Outbound.TakesSends(generation) && Outbound.CanSendNow && !Outbound.HasCallers && !MayHaveDuplicate;
 
     /// <summary>Records that this number of bytes was moved to the target's socket.</summary>
     internal void CompleteSplice(Connection target, int count)
@@ -33,8 +33,8 @@ internal sealed partial class Connection
         Shard.BytesReceived += count;
         Shard.MessagesReceived++;
         Session.Piping!.Spliced(count);
-        target.CountSent(count);
-        target.CountMessage(count);
+        target.Outbound.CountSent(count);
+        target.Outbound.CountMessage(count);
         Loop.FlushIfMany();
     }
 }

@@ -24,6 +24,9 @@ internal sealed partial class Connection
 
     internal TlsTransport? Tls => _tenancy.Tls;
 
+    /// <summary>True without TLS, as far as another thread sees.</summary>
+    internal bool IsPlain => Volatile.Read(ref _tenancy.Tls) is null;
+
     internal bool HasTls => _tenancy.Tls is not null;
 
     /// <summary>True from the request for an upgrade to the end of its handshake.</summary>
@@ -85,7 +88,7 @@ internal sealed partial class Connection
 
     private void UpgradeDone(TlsTransport tls, TlsInfo info)
     {
-        if (!_queue.Blocks.IsEmpty) MarkDirty();
+        if (!Outbound.Queue.Blocks.IsEmpty) Outbound.MarkDirty();
         // A strand completes the awaiter itself, after it has called its session.
         if (Strand is not null) Tell(SessionCallback.Handshaked, info);
         if (State == ConnectionState.Concluding)
@@ -127,14 +130,7 @@ internal sealed partial class Connection
     /// </summary>
     internal void TlsFailed(TlsTransport tls, bool isHandshake, bool atOnce)
     {
-        RefuseForeign();
-        _queue.CloseFill();
-        _tenancy.Life.Loses(_queue.Queued - tls.PlainUnsent);
-        while (!_queue.Blocks.IsEmpty) Return(_queue.Blocks.Dequeue());
-        DropHeldRuns();
-        _tenancy.FileRead = null;
-        _queue.CountOnly(tls.PlainUnsent);
-        EndOperations();
+        Outbound.DiscardPlain(tls.PlainUnsent);
         _timers.CancelAll();
         if (isHandshake) Strand?.EndInput();
         // Data received before is delivered, as before a reset. After it, the strand calls OnDisconnecting and
@@ -142,7 +138,7 @@ internal sealed partial class Connection
         else if (Strand is not null && WasConnected) _tenancy.Life.Hears(Heard.Disconnecting);
         _tenancy.Driver.ForgetOffer();
         _tenancy.Life.DropPeersEnd();
-        if (atOnce || _tenancy.SendError != 0)
+        if (atOnce || Outbound.Error != 0)
         {
             ResetOnClose = true;
             Detach();
@@ -191,10 +187,10 @@ internal sealed partial class Connection
     /// </summary>
     internal void UpgradeToTls(TlsUpgrade upgrade)
     {
-        if (State != ConnectionState.Open || IsFinishing || _tenancy.SendError != 0) UpgradeWhileEnding();
+        if (State != ConnectionState.Open || IsFinishing || Outbound.Error != 0) UpgradeWhileEnding();
         if (HasTls) UpgradeTwice();
-        if (_operationCount > 0) UpgradeInsideSend();
-        SettleForeign();
+        if (Outbound.HasCallers) UpgradeInsideSend();
+        Outbound.SettleForeign();
         SplitForUpgrade(upgrade).BecomeDue();
         if (!ReferenceEquals(Loop.Active, this)) Loop.Schedule(this);
     }
@@ -204,10 +200,10 @@ internal sealed partial class Connection
     /// </summary>
     internal void DrainUpgrade(uint generation, TlsUpgrade upgrade)
     {
-        if (generation != Generation || State != ConnectionState.Open || _tenancy.SendError != 0) return;
+        if (generation != Generation || State != ConnectionState.Open || Outbound.Error != 0) return;
         // Other threads may have acted in between; on the loop, both cases throw at the call.
         string? obstacle = IsFinishing ? "this half was ended (ShutdownSend) before the upgrade"
-            : _tenancy.FirstOperation is { HasStarted: true }
+            : Outbound.IsInPieces
             ? "a SendAsync of another thread was in the middle of its bytes"
             : null;
         if (obstacle is not null)
@@ -244,9 +240,9 @@ internal sealed partial class Connection
     /// </summary>
     private TlsTransport SplitForUpgrade(TlsUpgrade upgrade)
     {
-        _queue.CloseFill();
+        Outbound.Queue.CloseFill();
         TlsTransport tls = new(this, upgrade.Profile, upgrade);
-        tls.TakePlain(ref _queue);
+        tls.TakePlain(ref Outbound.Queue);
         _tenancy.Tls = tls;
         return tls;
     }
@@ -290,11 +286,6 @@ internal sealed partial class Connection
 
     private bool MayOffer => _tenancy.Driver.Gate is ReceiveGate.None or ReceiveGate.Finished;
 
-    /// <summary>Queued plaintext.</summary>
-    internal ref SendQueue Queue => ref _queue;
-
-    private bool HasQueued => !_queue.Blocks.IsEmpty || _tenancy.Tls is { Wire.IsEmpty: false };
-
     /// <summary>Queues a close_notify for the peer. Returns true if it has to be sent first.</summary>
     private bool SaysGoodbye() => _tenancy.Tls is { } tls && tls.SayGoodbye();
 
@@ -311,19 +302,4 @@ internal sealed partial class Connection
 
     /// <summary>True if the peer's FIN has not been passed to the session yet.</summary>
     internal bool HoldsPeersEnd => _tenancy.Life.HoldsPeersEnd;
-
-    /// <summary>Records that the system took this many bytes of the wire queue.</summary>
-    private void AdvanceWire(TlsTransport tls, long count)
-    {
-        long plain = tls.Advance(count, out long ofFiles);
-        if (plain > 0)
-        {
-            CountSent(plain);
-            _queue.Count(ofFiles - plain);
-            _queue.CountFiles(-ofFiles);
-            if (NeedsRoom) Loop.Schedule(this);
-        }
-
-        if (_tenancy.Marks.First is not null) PassMarks();
-    }
 }

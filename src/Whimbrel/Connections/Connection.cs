@@ -8,9 +8,8 @@ namespace Whimbrel.Connections;
 /// <summary>
 /// One stream socket: its state, unread data, send queue and session. Belongs to one loop, which reuses it; sessions
 /// are not reused. The path of a byte: <c>CompleteReceive</c> (Connection.Receive.cs) passes it to the session, whose
-/// <c>Send</c> appends it to the fill block and marks the connection dirty (Connection.Send.cs). The flush at the end
-/// of the turn sends it, and <c>AdvanceSend</c> returns the block. Connection.Close.cs has all ways in which a
-/// connection ends.
+/// <c>Send</c> appends it to the open block and marks the queue dirty (OutboundQueue.cs). The flush at the end of the
+/// turn sends it, and <c>AdvanceSend</c> returns the block. Connection.Close.cs has all ways in which a connection ends.
 /// </summary>
 /// <remarks>
 /// Loop's thread only, except for members documented as "any thread". Those use <see cref="ForeignWord"/>, with the
@@ -20,13 +19,15 @@ namespace Whimbrel.Connections;
 internal sealed partial class Connection : Resident, IMailboxReceiver
 {
     private Tenancy _tenancy;
+    private OutboundQueue _outbound;
     private SessionTimers _timers;
     private LoopTimer? _deadline;
 
     internal Connection(Loop loop)
-        : base(loop)
-    {
-    }
+        : base(loop) => _outbound = new OutboundQueue(this);
+
+    /// <summary>The sending half.</summary>
+    internal ref OutboundQueue Outbound => ref _outbound;
 
     internal ConnectionState State => _tenancy.Life.State;
 
@@ -42,13 +43,13 @@ internal sealed partial class Connection : Resident, IMailboxReceiver
     /// Reason of the end, even if the session was not notified yet; cause None while the connection is not ending.
     /// </summary>
     internal CloseReason EndSoFar =>
-        Reason.Cause != CloseCause.None || _tenancy.SendError == 0
+        Reason.Cause != CloseCause.None || Outbound.Error == 0
             ? Reason
-            : new CloseReason(Diagnostics.ErrorText.CauseOf(_tenancy.SendError), _tenancy.SendError);
+            : new CloseReason(Diagnostics.ErrorText.CauseOf(Outbound.Error), Outbound.Error);
 
     internal bool IsOpen => WasConnected && State == ConnectionState.Open && Strand is not { IsEnded: true };
 
-    private bool WasConnected => _tenancy.Life.WasConnected;
+    internal bool WasConnected => _tenancy.Life.WasConnected;
 
     /// <summary>True if the own half is being or was shut down: sends are rejected.</summary>
     internal bool IsFinishing => _tenancy.Life.Own != OwnHalf.Open;
@@ -94,10 +95,8 @@ internal sealed partial class Connection : Resident, IMailboxReceiver
         _tenancy.Shard = shard;
         _tenancy.Driver.Begin(session, ReceiveGate.NotOpen);
         Go(ConnectionState.Connecting);
-        _queue.Limit = shard.Options.CommonLimits.SendBytes;
-        _queue.AllowsLarge = shard.Options.CommonLimits.AllowLargeMessages;
         _tenancy.Hooks = shard.HooksOf(session);
-        _queue.Foreign.Begin(Generation, isClosed: true);
+        Outbound.Begin(shard.Options.CommonLimits);
         shard.Opened++;
         session.Attach(this, id, local, remote);
         GiveStrand(session);
@@ -180,7 +179,7 @@ internal sealed partial class Connection : Resident, IMailboxReceiver
     private void TakeSends()
     {
         Go(ConnectionState.Open);
-        _queue.Foreign.Begin(Generation, isClosed: false);
+        Outbound.Open();
     }
 
     /// <summary>Calls OnConnected, and starts to read.</summary>
@@ -250,7 +249,7 @@ internal sealed partial class Connection : Resident, IMailboxReceiver
     {
         if (State != ConnectionState.Open && !IsBeginning) return;
         _tenancy.Driver.HandOver(next);
-        if (holdsSends) HoldSends();
+        if (holdsSends) Outbound.HoldSends();
         if (!ReferenceEquals(Loop.Active, this)) Loop.Schedule(this);
     }
 
@@ -269,7 +268,7 @@ internal sealed partial class Connection : Resident, IMailboxReceiver
         // Also if the connection has ended meanwhile, because the next session must begin before it ends. Before the
         // connection is open, OnConnected is still to come, and the next session gets it.
         if (WasConnected) Call(SessionCallback.ConnectedByHandOver);
-        if (!HasNext) ReleaseSends();
+        if (!HasNext) Outbound.ReleaseSends();
         if (thrown is not null) AbortWith(new CloseReason(CloseCause.UserException, 0, thrown));
         if (!WasConnected) return;
         LookInNextTurn();
@@ -288,7 +287,7 @@ internal sealed partial class Connection : Resident, IMailboxReceiver
         // Detached first, so that actions of the old session in its last callback do not reach the connection. It has
         // ended and must not end twice (contract 1).
         old.DetachForHandOver();
-        EndFeeds(new CloseReason(CloseCause.HandedOver));
+        Outbound.EndFeeds(new CloseReason(CloseCause.HandedOver));
         next.AttachByHandOver(this, old);
         _tenancy.Driver.Replace(next);
         ChangeHooks(next);
@@ -325,6 +324,46 @@ internal sealed partial class Connection : Resident, IMailboxReceiver
         if (Tell(SessionCallback.Timer, timer)) AfterCallback();
     }
 
+    // ------------------------------------------------------------------ memberships
+
+    private List<(GroupShard Shard, int Index)>? _memberships;
+
+    internal List<(GroupShard Shard, int Index)> Memberships => _memberships ??= new(2);
+
+    internal List<(GroupShard Shard, int Index)>? MembershipsIfAny => _memberships;
+
+    /// <summary>Groups that this connection is in now, without the group of all connections.</summary>
+    internal SessionGroup[] Groups
+    {
+        get
+        {
+            if (_memberships is not { Count: > 0 } memberships) return [];
+            SessionGroup[] groups = new SessionGroup[memberships.Count];
+            for (int i = 0; i < groups.Length; i++) groups[i] = memberships[i].Shard.Group;
+            return groups;
+        }
+    }
+
+    private void LeaveGroups()
+    {
+        if (Shard.Members.Contains(this)) Shard.Members.Remove(this);
+        while (_memberships is { Count: > 0 } memberships) memberships[^1].Shard.Remove(this);
+    }
+
+    // ------------------------------------------------------------------ for the loop
+
+    internal override long BytesPending => Outbound.BytesPending;
+
+    internal override void Flush(bool isEndOfTurn) => Outbound.Flush(isEndOfTurn);
+
+    internal override int RunEntry(InboxItem entry) => Outbound.RunEntry(entry);
+
+    void IMailboxReceiver.RunItem(in DataItem item, ReadOnlySpan<byte> bytes, ReadOnlySpan<int> lengths)
+    {
+        Outbound.SettleForeign();
+        DrainCall(item.Generation, (Delegate)item.Payload!, item.Extra);
+    }
+
     // ------------------------------------------------------------------ noted work
 
     internal override void RunScheduled()
@@ -346,9 +385,9 @@ internal sealed partial class Connection : Resident, IMailboxReceiver
                 break;
             case ConnectionState.Draining:
                 if (WasConnected && _tenancy.Life.Heard != Heard.Disconnecting) SayDisconnecting();
-                if (_tenancy.FileFailed) AbortWith(QueueFault);
+                if (Outbound.IsFileFault) AbortWith(Outbound.FaultReason);
                 if (State != ConnectionState.Draining) break;
-                UseRoom();
+                Outbound.UseRoom();
                 TryFinishDraining();
                 break;
             case ConnectionState.Closed:
@@ -359,23 +398,23 @@ internal sealed partial class Connection : Resident, IMailboxReceiver
 
     private void RunScheduledConcluding()
     {
-        UseRoom();
-        if (_tenancy.FileFailed) AbortWith(QueueFault);
-        else if (_tenancy.SendError != 0)
-            Fail(new CloseReason(Diagnostics.ErrorText.CauseOf(_tenancy.SendError), _tenancy.SendError));
+        Outbound.UseRoom();
+        if (Outbound.IsFileFault) AbortWith(Outbound.FaultReason);
+        else if (Outbound.Error != 0)
+            Fail(new CloseReason(Diagnostics.ErrorText.CauseOf(Outbound.Error), Outbound.Error));
         else if (_tenancy.Tls is { Phase: TlsPhase.Due } tls) StartUpgrade(tls);
         else _tenancy.Tls!.RunScheduled();
     }
 
     private void RunScheduledOpen()
     {
-        if (_tenancy.QueueFault is not null)
+        if (Outbound.HasFault)
         {
-            AbortWith(QueueFault);
+            AbortWith(Outbound.FaultReason);
             return;
         }
 
-        UseRoom();
+        Outbound.UseRoom();
         if (HasNext || IsUpgrading)
         {
             AfterCallback();
@@ -388,10 +427,10 @@ internal sealed partial class Connection : Resident, IMailboxReceiver
             if (State != ConnectionState.Open) return;
         }
 
-        if (_tenancy.SendError != 0 && !IsReading)
+        if (Outbound.Error != 0 && !IsReading)
         {
             // The remaining data will not be read, so the connection ends now (contract 10).
-            Fail(new CloseReason(Diagnostics.ErrorText.CauseOf(_tenancy.SendError), _tenancy.SendError));
+            Fail(new CloseReason(Diagnostics.ErrorText.CauseOf(Outbound.Error), Outbound.Error));
             return;
         }
 

@@ -46,7 +46,7 @@ internal sealed unsafe class Duct(SocketCalls sockets, LargeBlock largeBlock)
         if (error != 0)
         {
             sockets.SendBroke(to, error);
-            target.FailSend(error);
+            target.Outbound.FailSend(error);
         }
 
         int rest = count - taken;

@@ -69,7 +69,7 @@ internal sealed class FileRead : IMemoryOwner<byte>
 
     private void Return()
     {
-        if (_connection.Generation == _generation) _connection.FileWasRead(this);
+        if (_connection.Generation == _generation) _connection.Outbound.FileWasRead(this);
         else Dispose();
     }
 

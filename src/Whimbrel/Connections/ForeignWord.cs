@@ -23,6 +23,11 @@ internal struct ForeignWord
 
     internal readonly bool IsOf(uint generation) => IsOf(Read(), generation);
 
+    /// <summary>
+    /// True if the generation is current and accepts sends, and other threads have none in progress: one comparison.
+    /// </summary>
+    internal readonly bool IsIdleFor(uint generation) => Read() == (long)((ulong)generation << GenerationShift);
+
     /// <summary>Starts a new generation without sends in progress. Loop's thread.</summary>
     internal void Begin(uint generation, bool isClosed) =>
         Volatile.Write(ref _word, (long)(((ulong)generation << GenerationShift) | (isClosed ? ClosedBit : 0)));

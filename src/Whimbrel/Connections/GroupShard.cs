@@ -200,7 +200,7 @@ internal sealed class GroupShard : IMailboxReceiver
     /// </summary>
     internal void DrainJoin(Connection connection, uint generation, int memberClass)
     {
-        connection.SettleForeign();
+        connection.Outbound.SettleForeign();
         if (connection.Generation == generation && connection.State == ConnectionState.Open && !Contains(connection))
             Add(connection, memberClass);
         else Group.Release(memberClass);
@@ -350,10 +350,10 @@ internal sealed class GroupShard : IMailboxReceiver
 
             if (predicate is not null && !Matches(predicate, member)) continue;
             // Earlier sends of other threads to this member come first.
-            if (member.HasInbox) member.SettleForeign();
+            if (member.HasInbox) member.Outbound.SettleForeign();
             // Before the append, because data of this turn does not show how fast the member reads.
             backlog += Math.Min(member.BytesPending, BacklogClip);
-            if (member.AppendRun(run, start, length, messages)) queued++;
+            if (member.Outbound.AppendRun(run, start, length, messages)) queued++;
             else skipped++;
             Loop.FlushIfMany();
         }

@@ -6,7 +6,7 @@ namespace Whimbrel.Connections;
 /// One <c>SendAsync</c> with a queued message and a caller that continues later: when the queue is short, and in a turn
 /// with time for it (<see cref="SendPace"/>). Taken from its loop's pool, and returned by an awaiter on the loop.
 /// </summary>
-internal sealed class PacedSend : Completion<SendResult>
+internal sealed class PacedSend : Completion<SendResult>, ILinked<PacedSend>
 {
     private const int MostKept = 256;
 
@@ -17,7 +17,7 @@ internal sealed class PacedSend : Completion<SendResult>
     private PacedSend(Loop loop)
         : base(loop.Engine) => _loop = loop;
 
-    internal PacedSend? Next { get; set; }
+    public PacedSend? Next { get; set; }
 
     /// <summary>Size of its message, for the accounting.</summary>
     internal int Bytes { get; private set; }

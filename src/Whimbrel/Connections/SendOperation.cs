@@ -8,7 +8,7 @@ namespace Whimbrel.Connections;
 /// One <c>SendAsync</c> that waits for space. The memory belongs to the caller until it completes. Taken from its
 /// loop's pool, and returned by an awaiter on the loop.
 /// </summary>
-internal sealed class SendOperation : Completion<SendResult>
+internal sealed class SendOperation : Completion<SendResult>, ILinked<SendOperation>
 {
     private readonly Loop _loop;
     private Connection? _connection;
@@ -25,7 +25,7 @@ internal sealed class SendOperation : Completion<SendResult>
     private SendOperation(Loop loop)
         : base(loop.Engine) => _loop = loop;
 
-    internal SendOperation? Next { get; set; }
+    public SendOperation? Next { get; set; }
 
     /// <summary>Number of bytes that were not accepted yet.</summary>
     internal long Left { get; private set; }
@@ -125,7 +125,7 @@ internal sealed class SendOperation : Completion<SendResult>
                 // may take the result at this moment. The connection is therefore read once, and an operation that has
                 // ended is in none of its lists.
                 if (o.Version != (short)version || o.IsCompleted || o._connection is not { } connection) return;
-                if (connection.Generation == o._generation) connection.CancelOperation(o);
+                if (connection.Generation == o._generation) connection.Outbound.CancelOperation(o);
             },
             this,
             null,
@@ -155,7 +155,7 @@ internal sealed class SendOperation : Completion<SendResult>
         File.File?.EndLoan();
         File = default;
         FirstMark = null;
-        _connection!.OperationEnded();
+        _connection!.Outbound.OperationEnded();
     }
 
     private protected override void Consumed()

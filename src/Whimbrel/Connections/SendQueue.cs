@@ -9,7 +9,7 @@ namespace Whimbrel.Connections;
 /// <summary>
 /// Data that a connection has accepted and not yet passed to the system: the blocks, the fill (open space at their
 /// end), the counts and the limit. It refers neither to the socket nor to the session, and applies no policy;
-/// Connection.Send.cs checks for space first.
+/// Connection.Outbound.Send.cs checks for space first.
 /// </summary>
 /// <remarks>
 /// Loop's thread, except <see cref="Foreign"/> and <see cref="PendingFromElsewhere"/>. A field of its connection, never

@@ -11,7 +11,7 @@ namespace Whimbrel.Connections;
 /// <remarks>
 /// Exclusion: the loop owns the send side of the connection, except while <c>_sending</c> is set. The strand sets it
 /// and then checks that the loop sleeps. The loop clears its flag when it wakes and then, before it queues something for
-/// the connection or closes it, checks <c>_sending</c> (<c>Connection.SettleStrand</c>). So one of the two sees the
+/// the connection or closes it, checks <c>_sending</c> (<c>OutboundQueue.SettleStrand</c>). So one of the two sees the
 /// other. The loop waits for at most one system call that does not block.
 /// Order: the mailbox is empty, and the bytes are all that is reserved on the connection, so nothing is passed. Bytes
 /// that the kernel did not accept stay with the strand, and the loop queues them before anything else.
@@ -49,8 +49,8 @@ internal sealed partial class Strand
         int sent = 0;
         try
         {
-            bool maySend = MaySendNow && _connection.CanSendForStrand(length, _generation);
-            if (maySend) sent = _connection.SendForStrand(head, body);
+            bool maySend = MaySendNow && _connection.Outbound.CanSendForStrand(length, _generation);
+            if (maySend) sent = _connection.Outbound.SendForStrand(head, body);
             if (sent > 0 && sent < length) CopyRest(head, body, sent);
         }
         finally
@@ -59,7 +59,7 @@ internal sealed partial class Strand
         }
 
         if (sent == length) CountSent(length, 1);
-        if (sent > 0) _connection.TakeBackForeign(sent, _generation);
+        if (sent > 0) _connection.Outbound.TakeBackForeign(sent, _generation);
         // After an error the caller queues the bytes. They count as lost when the loop has ended the connection.
         if (sent != 0 && sent < length) PostOutcome();
         return sent > 0;
@@ -84,13 +84,14 @@ internal sealed partial class Strand
                     _generation,
                     Pieces.MostInRow,
                     (_connection, _generation, next),
-                    static (state, bytes) => state._connection.CanSendForStrand(bytes + state.next, state._generation),
+                    static (state, bytes) =>
+                        state._connection.Outbound.CanSendForStrand(bytes + state.next, state._generation),
                     out first);
             }
 
             if (first is not null)
             {
-                sent = _connection.SendForStrand(first);
+                sent = _connection.Outbound.SendForStrand(first);
                 ReturnSent(first, Math.Max(sent, 0));
             }
         }
@@ -99,7 +100,7 @@ internal sealed partial class Strand
             EndSend(sent);
         }
 
-        if (sent > 0) _connection.TakeBackForeign(sent, _generation);
+        if (sent > 0) _connection.Outbound.TakeBackForeign(sent, _generation);
         if (sent < length) PostOutcome();
         return length > 0;
     }
@@ -167,7 +168,7 @@ internal sealed partial class Strand
         WaitForSend();
         // First: the bytes of a failed send count as lost.
         if (Volatile.Read(ref _error) != 0)
-            _connection.StrandSendFailed(_generation, Interlocked.Exchange(ref _error, 0));
+            _connection.Outbound.StrandSendFailed(_generation, Interlocked.Exchange(ref _error, 0));
         Settle();
     }
 
@@ -220,7 +221,7 @@ internal sealed partial class Strand
         {
             InboxItem? next = item.Next;
             item.Next = null;
-            _connection.DrainSend(item);
+            _connection.Outbound.DrainSend(item);
             item = next;
         }
     }

@@ -50,7 +50,7 @@ internal sealed partial class Strand
     internal bool TrySendLarge(ReadOnlySpan<byte> head, ReadOnlySpan<byte> body)
     {
         int length = head.Length + body.Length;
-        if (length < Connection.ByReferenceBytes || !MaySendHere) return false;
+        if (length < OutboundQueue.ByReferenceBytes || !MaySendHere) return false;
         Flush(length);
         if (!TrySendHere(head, body)) return false;
         LoseRoom();
@@ -80,7 +80,7 @@ internal sealed partial class Strand
     {
         if (_held == 0) return false;
         // While other callbacks of the loop are queued on the pool, one turn of the loop sends little data for all.
-        bool waits = next == 0 && _held < Connection.ByReferenceBytes && _loop.HasQueuedStrands;
+        bool waits = next == 0 && _held < OutboundQueue.ByReferenceBytes && _loop.HasQueuedStrands;
         _held = 0;
         return (!waits && TrySendHeld(next)) || _loop.Mailbox.PostHeld(_connection, wakesByPool: _dispatcher is null);
     }
@@ -100,7 +100,7 @@ internal sealed partial class Strand
         if (!Flush() && _gaveBack)
         {
             // The loop may wait until nothing is reserved, and no entry follows.
-            _loop.PostControl(static (_, c, _, g) => ((Connection)c!).ForeignGone((uint)g), _connection, null,
+            _loop.PostControl(static (_, c, _, g) => ((Connection)c!).Outbound.ForeignGone((uint)g), _connection, null,
                 _generation);
         }
 
@@ -116,7 +116,7 @@ internal sealed partial class Strand
             {
                 (int bytes, bool allowsLarge, ManualResetEventSlim done) = ((int, bool, ManualResetEventSlim))s!;
                 Connection connection = (Connection)c!;
-                if (connection.Generation == (uint)g) connection.SetSendLimit(bytes, allowsLarge);
+                if (connection.Generation == (uint)g) connection.Outbound.SetSendLimit(bytes, allowsLarge);
                 done.Set();
             },
             _connection,
@@ -131,7 +131,7 @@ internal sealed partial class Strand
         if (_lostCount >= SendQueue.MostLostRooms) SendQueue.TooManyLost();
         if (_connection.IsRefused(count, _generation)) return default;
         if (!_loop.Mailbox.HasRoomFor(_connection, _generation)) return default;
-        if (_connection.TryReserveForeign(count, _generation) != SendResult.Queued) return default;
+        if (_connection.Outbound.TryReserveForeign(count, _generation) != SendResult.Queued) return default;
         _lent ??= _loop.InboxItems.TakeLarge();
         _reserved = count;
         _isRoomLost = false;
@@ -193,7 +193,7 @@ internal sealed partial class Strand
     {
         if (_reserved == 0) return;
         _gaveBack = true;
-        _connection.GiveBackForeign(_reserved, _generation);
+        _connection.Outbound.GiveBackForeign(_reserved, _generation);
         _reserved = 0;
     }
 

@@ -31,7 +31,7 @@ internal sealed partial class Strand
         if (_firstEnd.Cause != CloseCause.None || _hasFinished || _isLast || _driver.Session.ConnectedAt is null)
             Connection.UpgradeWhileEnding();
         if (_upgrade is not null || _host.Tls is not null) Connection.UpgradeTwice();
-        if (_connection.HasOperations(_generation)) Connection.UpgradeInsideSend();
+        if (_connection.Outbound.HasCallersOf(_generation)) Connection.UpgradeInsideSend();
         _upgrade = upgrade;
         Hold(ReceiveGate.Upgrade);
         _loop.Mailbox.PostInOrder(InboxKind.Upgrade, _connection, _generation, upgrade);

@@ -673,7 +673,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome, IR
             _driver.TakeNext(), _generation);
     }
 
-    private void AbortWith(CloseReason reason) => _connection.AbortForeign(EndHere(reason), _generation);
+    private void AbortWith(CloseReason reason) => _connection.Outbound.AbortForeign(EndHere(reason), _generation);
 
     // ------------------------------------------------------------------ received bytes (contract 3)
 

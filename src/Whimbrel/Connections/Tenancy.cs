@@ -39,25 +39,7 @@ internal struct Tenancy
     internal long HeldMs; // total time for which the gate was shut, at least 1 for each time
     internal long HeldFromMs;
 
-    // ---- sending
-    internal bool SendInFlight;
-    internal bool HoldsSends; // queued data waits for OnConnected of the session that takes over
+    // ---- callbacks after sends
     internal bool DrainOwed;
-    internal int SendError;
-    // memory that threw, or a file that could not be sent: the completion phase ends the connection
-    internal Exception? QueueFault;
-    internal bool FileFailed; // the fault was a file's
-    internal long BytesSent;
-    internal long PaceTurn; // turn in which awaited sends were last counted
-    internal int PaceBytes; // bytes of awaited sends in that turn
     internal long SentUntold;
-    internal SendOperation? FirstOperation;
-    internal SendOperation? LastOperation;
-    internal SentMarks Marks;
-    internal PacedSend? FirstPaced; // first send that waits until less is pending
-    internal PacedSend? LastPaced;
-    internal FileRead? FileRead;
-    internal Pipe? FirstFeed; // first pipe into this connection
-    internal int WaitingFeeds;
-    internal BroadcastGate BroadcastGate;
 }

@@ -28,13 +28,13 @@ internal sealed unsafe partial class TlsTransport
 
     internal void Flush()
     {
-        if (connection.IsSendInFlight || State is not (ConnectionState.Open
+        if (connection.Outbound.IsSendInFlight || State is not (ConnectionState.Open
             or ConnectionState.Concluding or ConnectionState.Draining or ConnectionState.Handshaking))
             return;
         if (_isInCall)
         {
             // Inside a callback that the layer's own delivery made: the layer must not be entered again.
-            connection.MarkDirty();
+            connection.Outbound.MarkDirty();
             return;
         }
 
@@ -45,10 +45,10 @@ internal sealed unsafe partial class TlsTransport
             return;
         }
 
-        if (connection.SendHead is null)
+        if (connection.Outbound.SendHead is null)
         {
             // Queued in the clear, before an upgrade.
-            connection.ReadFile(Wire.Head!);
+            connection.Outbound.ReadFile(Wire.Head!);
             return;
         }
 
@@ -62,32 +62,32 @@ internal sealed unsafe partial class TlsTransport
     internal bool TryFillWire()
     {
         if (_isInCall && Loop.Tls.Answer.Length > 0) return false;
-        if (!connection.IsSendInFlight) FillWire();
+        if (!connection.Outbound.IsSendInFlight) FillWire();
         return true;
     }
 
     private void FillWire()
     {
-        while (Wire.Head is { Length: 0 }) connection.Return(Wire.Dequeue());
-        if (Wire.IsEmpty && !connection.Queue.Blocks.IsEmpty && CanSend) Encrypt();
+        while (Wire.Head is { Length: 0 }) connection.Outbound.Return(Wire.Dequeue());
+        if (Wire.IsEmpty && !connection.Outbound.Queue.Blocks.IsEmpty && CanSend) Encrypt();
     }
 
     private void Encrypt()
     {
-        ref BlockQueue queue = ref connection.Queue.Blocks;
+        ref BlockQueue queue = ref connection.Outbound.Queue.Blocks;
         CipherBlock output = TakeBlock(Loop.Tls.Outgoing, out Block wire);
         long plain = 0;
         while (queue.Head is { } block && plain < EncryptMostBytes)
         {
             if (block.Length == 0)
             {
-                connection.Return(queue.Dequeue());
+                connection.Outbound.Return(queue.Dequeue());
                 continue;
             }
 
             if (block.Kind == BlockKind.File)
             {
-                connection.ReadFile(block);
+                connection.Outbound.ReadFile(block);
                 break;
             }
 
@@ -131,7 +131,7 @@ internal sealed unsafe partial class TlsTransport
             long before = count;
             Block? done = queue.Advance(ref count);
             _wire.AddPlain(before - count, isOfFile);
-            if (done is not null) connection.Return(done);
+            if (done is not null) connection.Outbound.Return(done);
         }
     }
 
@@ -144,7 +144,7 @@ internal sealed unsafe partial class TlsTransport
         {
             Block block = queue.Blocks.Dequeue();
             // A lent reservation stays too: the flush drops it.
-            if (block.Length > 0 || connection.IsSendInFlight || queue.IsLent(Loop.UserCalls))
+            if (block.Length > 0 || connection.Outbound.IsSendInFlight || queue.IsLent(Loop.UserCalls))
                 _wire.Enqueue(block, block.Length);
             else Loop.Blocks.Return(block);
         }
@@ -160,7 +160,7 @@ internal sealed unsafe partial class TlsTransport
     {
         for (long rest = count; rest > 0;)
         {
-            if (Wire.Advance(ref rest) is { } sent) connection.Return(sent);
+            if (Wire.Advance(ref rest) is { } sent) connection.Outbound.Return(sent);
         }
 
         return _wire.Advance(count, out ofFiles);
@@ -168,7 +168,7 @@ internal sealed unsafe partial class TlsTransport
 
     internal void DiscardWire()
     {
-        while (!Wire.IsEmpty) connection.Return(Wire.Dequeue());
+        while (!Wire.IsEmpty) connection.Outbound.Return(Wire.Dequeue());
         _wire = default;
     }
 
@@ -199,7 +199,7 @@ internal sealed unsafe partial class TlsTransport
         else if (isAnswer && _wire.TryJoin(new ReadOnlySpan<byte>(block.Memory, length)))
         {
             Loop.Blocks.Return(block);
-            connection.MarkDirty();
+            connection.Outbound.MarkDirty();
         }
         else
         {
@@ -226,7 +226,7 @@ internal sealed unsafe partial class TlsTransport
         block.Start = 0;
         block.End = length;
         _wire.Enqueue(block, 0);
-        connection.MarkDirty();
+        connection.Outbound.MarkDirty();
     }
 
     private void PutOnWire(ReadOnlySpan<byte> bytes)

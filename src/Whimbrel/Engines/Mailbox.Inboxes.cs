@@ -40,6 +40,16 @@ internal sealed partial class Mailbox
         return stamp;
     }
 
+    /// <summary>True if all items that were posted before the call have run. Any thread.</summary>
+    internal bool HasRunAll
+    {
+        get
+        {
+            long posted = Volatile.Read(ref _posted);
+            return Volatile.Read(ref _drained) >= posted;
+        }
+    }
+
     /// <summary>Adds an inbox that is no longer empty to the list. Returns false if the loop has ended.</summary>
     internal bool TryList(SendInbox inbox)
     {

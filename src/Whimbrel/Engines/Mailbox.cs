@@ -48,8 +48,10 @@ internal struct DataItem
     /// <summary>Action, operation or shared bytes.</summary>
     internal object? Payload;
 
-    /// <summary>Argument of an action; of a broadcast the session that does not get it, a predicate or an operation;
-    /// name of a datagram's peer.</summary>
+    /// <summary>
+    /// Argument of an action; of a broadcast the session that does not get it, a predicate or an operation; name of a
+    /// datagram's peer.
+    /// </summary>
     internal object? Extra;
 
     /// <summary>First of the lengths of joined messages (docs/design/0013), or of the forms of one.</summary>
@@ -67,10 +69,12 @@ internal struct DataItem
 
 /// <summary>
 /// The way into a loop for other threads. Two lanes: control (drained first, no byte limit) and data, which keeps call
-/// order for each caller: joins, leaves, broadcasts, posted actions and datagrams. What is sent to a connection lies in its <see cref="SendInbox"/>, in order with these
-/// (Mailbox.Inboxes.cs). Sends are charged to the budget of the engine; broadcasts have room for <see cref="RunLimitBytes"/>, which they reserve on all loops before the first is posted. A loop never
-/// waits: it may go to <see cref="LoopFactor"/> times the room for broadcasts, and the session that it posts from is not read while
-/// more than <see cref="PaceBytes"/> of sends, or that room, wait here. The loop is woken at most once per turn.
+/// order for each caller: joins, leaves, broadcasts, posted actions and datagrams. Sends to a connection are in its
+/// <see cref="SendInbox"/>, in order with these (Mailbox.Inboxes.cs). Sends are charged to the budget of the engine.
+/// Broadcasts have space for <see cref="RunLimitBytes"/>, which they reserve on all loops before the first is posted. A
+/// loop never waits: it may use <see cref="LoopFactor"/> times that space, and the session that it posts from is not
+/// read while more than <see cref="PaceBytes"/> of sends, or that space, wait here. The loop is woken at most once per
+/// turn.
 /// A broadcast that follows one of the same group, with the same exclusion or predicate, joins its run; where its
 /// messages end is kept, so that a member at its limit loses no more of them than it has no room for.
 /// </summary>
@@ -307,7 +311,9 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
 
     // ------------------------------------------------------------------ posting, any thread, what has no bytes here
 
-    /// <summary>Posts an item without bytes, in order with the caller's other posts. False only if the loop has ended.</summary>
+    /// <summary>
+    /// Posts an item without bytes, in order with the caller's other posts. Returns false only if the loop has ended.
+    /// </summary>
     /// <param name="item">The item.</param>
     /// <param name="atOnce">True to wake the loop now, because the caller may block the thread that would run a batched
     /// wake-up.</param>
@@ -376,10 +382,14 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
         Complete(waiting);
     }
 
-    /// <summary>Joins the run of the previous item if it is the same group's, else starts one. Room was reserved. False: the loop has ended, and has no members.</summary>
+    /// <summary>
+    /// Posts a broadcast, which joins the run of the previous item if that is of the same group. The space was reserved.
+    /// Returns false if the loop has ended, and has no members.
+    /// </summary>
     /// <param name="shard">The members.</param>
     /// <param name="data">One message.</param>
-    /// <param name="extra">The session that does not get it, a predicate, or the operation of somebody who waits; or null. Of shared bytes that within a <see cref="SharedBroadcast"/>.</param>
+    /// <param name="extra">Session that does not get it, predicate, or operation of an awaited broadcast; or null. For
+    /// shared bytes a <see cref="SharedBroadcast"/> that contains it.</param>
     internal bool PostBroadcast(IMailboxReceiver shard, in BroadcastData data, object? extra)
     {
         IMemoryOwner<byte>? loan = data.Shared?.LendMore();
@@ -657,7 +667,7 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
             _staysInPlace = true;
             _loop.RunItem(this, item);
             _staysInPlace = false;
-            _drained++;
+            Volatile.Write(ref _drained, _drained + 1);
         }
 
         _nextToDrain = 0;

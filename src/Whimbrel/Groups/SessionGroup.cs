@@ -346,7 +346,7 @@ public class SessionGroup
             Throw.OutOfRange(nameof(length), length, $"between 0 and {memory.Length - offset}");
         // A short message is copied like any other, and combined with earlier broadcasts.
         return new BroadcastSource(memory.Slice(offset, length), null,
-            length < Connection.ByReferenceBytes ? null : bytes, offset);
+            length < OutboundQueue.ByReferenceBytes ? null : bytes, offset);
     }
 
     private SendResult SendToAll(in BroadcastData data, Session? except, Func<Session, bool>? predicate)

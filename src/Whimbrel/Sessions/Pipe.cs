@@ -74,7 +74,7 @@ internal sealed class Pipe : Intake
             long mark = connection.HoldMark;
             if (_target.PendingBytes > mark) break;
             int count = (int)Math.Min(unread.Length - taken, mark);
-            if (connection.Feed(unread.Slice(taken, count), _generation) != SendResult.Queued) break;
+            if (connection.Outbound.Feed(unread.Slice(taken, count), _generation) != SendResult.Queued) break;
             taken += count;
         }
 
@@ -155,9 +155,10 @@ internal sealed class Pipe : Intake
         _registration.Dispose();
         if (_connection is { } connection)
         {
-            if (connection.Loop.IsCurrent) connection.RemoveFeed(this, _generation);
+            if (connection.Loop.IsCurrent) connection.Outbound.RemoveFeed(this, _generation);
             else
-                connection.Loop.PostControl(static (_, c, pipe, g) => ((Connection)c!).RemoveFeed((Pipe)pipe!, (uint)g),
+                connection.Loop.PostControl(
+                    static (_, c, pipe, g) => ((Connection)c!).Outbound.RemoveFeed((Pipe)pipe!, (uint)g),
                     connection, this, _generation);
         }
 
@@ -176,15 +177,15 @@ internal sealed class Pipe : Intake
             return;
         }
 
-        if (connection.Loop.IsCurrent) connection.AddFeed(this, waits, _generation);
+        if (connection.Loop.IsCurrent) connection.Outbound.AddFeed(this, waits, _generation);
         else if (!connection.Loop.PostControl(waits ? s_wait : s_add, connection, this, _generation))
             TargetEnded(new CloseReason(CloseCause.EngineStopped));
     }
 
-    private static readonly ControlAction s_add = static (_, c, pipe, g) => ((Connection)c!).AddFeed((Pipe)pipe!,
-        waits: false, (uint)g);
-    private static readonly ControlAction s_wait = static (_, c, pipe, g) => ((Connection)c!).AddFeed((Pipe)pipe!,
-        waits: true, (uint)g);
+    private static readonly ControlAction s_add = static (_, c, pipe, g) =>
+        ((Connection)c!).Outbound.AddFeed((Pipe)pipe!, waits: false, (uint)g);
+    private static readonly ControlAction s_wait = static (_, c, pipe, g) =>
+        ((Connection)c!).Outbound.AddFeed((Pipe)pipe!, waits: true, (uint)g);
 
     // ------------------------------------------------------------------ any thread
 

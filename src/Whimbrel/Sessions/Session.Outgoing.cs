@@ -108,18 +108,20 @@ public abstract partial class Session
     /// <summary>Queues a copy of two parts as one message.</summary>
     [MethodImpl(MethodImplOptions.NoInlining)]
     internal SendResult SendPieces(ReadOnlySpan<byte> first, ReadOnlySpan<byte> second) =>
-        _connection is { } connection ? connection.Send(first, second, _generation) : SendResult.Closed;
+        _connection is { } connection ? connection.Outbound.Send(first, second, _generation) : SendResult.Closed;
 
     [MethodImpl(MethodImplOptions.NoInlining)]
     private SendResult SendPieces(ReadOnlySpan<ReadOnlyMemory<byte>> pieces) =>
-        _connection is { } connection ? connection.Send(new Pieces(pieces, default), _generation) : SendResult.Closed;
+        _connection is { } connection
+            ? connection.Outbound.Send(new Pieces(pieces, default), _generation)
+            : SendResult.Closed;
 
     [MethodImpl(MethodImplOptions.NoInlining)]
     private SendResult SendSequence(in ReadOnlySequence<byte> data)
     {
         if (data.IsSingleSegment) return Send(data.FirstSpan);
         if (_connection is not { } connection) return SendResult.Closed;
-        return connection.Send(new Pieces(default, data), _generation);
+        return connection.Outbound.Send(new Pieces(default, data), _generation);
     }
 
     private SendResult SendText(ReadOnlySpan<char> text)
@@ -133,7 +135,7 @@ public abstract partial class Session
     {
         Memory<byte> part = PartOf(owner, offset, length);
         if (_connection is not { } connection) return SendResult.Closed;
-        return connection.SendOwned(head, owner, part, offset, _generation);
+        return connection.Outbound.SendOwned(head, owner, part, offset, _generation);
     }
 
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
@@ -173,7 +175,9 @@ public abstract partial class Session
         FileRange part = file.Lend(offset, length);
         try
         {
-            return _connection is { } connection ? connection.SendFile(head, part, _generation) : SendResult.Closed;
+            return _connection is { } connection
+                ? connection.Outbound.SendFile(head, part, _generation)
+                : SendResult.Closed;
         }
         finally
         {
@@ -191,8 +195,8 @@ public abstract partial class Session
         {
             if (_connection is not { } connection) return SendResult.Closed;
             return result = isCopied
-                ? connection.Send(writer.WrittenInOneBlock, _generation)
-                : connection.SendWritten(writer.Blocks, writer.Length, _generation);
+                ? connection.Outbound.Send(writer.WrittenInOneBlock, _generation)
+                : connection.Outbound.SendWritten(writer.Blocks, writer.Length, _generation);
         }
         finally
         {
@@ -207,7 +211,7 @@ public abstract partial class Session
     {
         if (data.IsSingleSegment) return SendAsync(data.First, cancellationToken);
         if (_connection is not { } connection) return new(SendResult.Closed);
-        return connection.SendAsync(default, default, data, default, _generation, cancellationToken);
+        return connection.Outbound.SendAsync(default, default, data, default, _generation, cancellationToken);
     }
 
     private ValueTask<SendResult> SendTextAsync(ReadOnlySpan<char> text, CancellationToken cancellationToken)
@@ -224,7 +228,7 @@ public abstract partial class Session
         CancellationToken cancellationToken)
     {
         if (_connection is not { } connection) return new(SendResult.Closed);
-        return connection.SendAsync(first, second, default, default, _generation, cancellationToken);
+        return connection.Outbound.SendAsync(first, second, default, default, _generation, cancellationToken);
     }
 
     [MethodImpl(MethodImplOptions.NoInlining)]
@@ -313,7 +317,7 @@ public abstract partial class Session
         {
             if (rented is not null) return SendHeldAsync(head, default, part, rented, null, cancellationToken);
             if (_connection is not { } connection) return new(SendResult.Closed);
-            return connection.SendAsync(head, default, default, part, _generation, cancellationToken);
+            return connection.Outbound.SendAsync(head, default, default, part, _generation, cancellationToken);
         }
         finally
         {
@@ -364,7 +368,7 @@ public abstract partial class Session
         try
         {
             sending = _connection is { } connection
-                ? connection.SendAsync(head, body, default, file, _generation, cancellationToken)
+                ? connection.Outbound.SendAsync(head, body, default, file, _generation, cancellationToken)
                 : new(SendResult.Closed);
         }
         catch

@@ -10,5 +10,5 @@ public abstract partial class Session
     /// earlier. Broadcasts held by a <see cref="Whimbrel.BroadcastGate"/> are not included. Any thread.
     /// </summary>
     public ValueTask<bool> SentAsync() =>
-        _connection is { } connection ? connection.SentAsync(_generation) : new(false);
+        _connection is { } connection ? connection.Outbound.SentAsync(_generation) : new(false);
 }

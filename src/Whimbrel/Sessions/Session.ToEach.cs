@@ -36,7 +36,7 @@ public abstract partial class Session
             {
                 ArgumentNullException.ThrowIfNull(sessions[i]);
                 SendResult result = sessions[i].Connection is { } connection
-                    ? connection.Send(data, sessions[i].Generation, ref copies)
+                    ? connection.Outbound.Send(data, sessions[i].Generation, ref copies)
                     : SendResult.Closed;
                 if (result == SendResult.Queued) taken++;
                 if (!results.IsEmpty) results[i] = result;
@@ -56,8 +56,8 @@ public abstract partial class Session
     {
         foreach (Session session in sessions)
         {
-            if (session?.Connection is { } connection && connection.IsTooLarge(length, session.Generation))
-                Throw.TooLarge(length, connection.SendLimit, session.BroadcastRefusal is not null);
+            if (session?.Connection is { } connection && connection.Outbound.IsTooLarge(length, session.Generation))
+                Throw.TooLarge(length, connection.Outbound.SendLimit, session.BroadcastRefusal is not null);
         }
     }
 }

@@ -19,6 +19,30 @@ public abstract class SentAsyncSuite(Transport transport) : TrafficSuite(transpo
     });
 
     [Fact, Contract(23)]
+    public void SentAsync_of_another_thread_waits_for_its_broadcast_that_the_loop_has_not_run() => Run(rig =>
+    {
+        (RecordingSession session, Peer peer) = Pair(rig);
+        SessionGroup group = new();
+        group.Join(session);
+        rig.Until(() => group.Count == 1, "the join");
+        long sent = session.BytesSent;
+        Task<long>? sentThen = null;
+        At(rig, session, onLoop: false, () =>
+        {
+            Assert.Equal(SendResult.Queued, group.Broadcast("news"u8));
+            sentThen = SentThenAsync();
+        });
+        Assert.Equal(sent + 4, Await(rig, sentThen!));
+        Assert.Equal("news", peer.ReadText(4));
+
+        async Task<long> SentThenAsync()
+        {
+            Assert.True(await session.SentAsync().ConfigureAwait(false));
+            return session.BytesSent;
+        }
+    });
+
+    [Fact, Contract(23)]
     public void SentAsync_completes_when_earlier_data_was_sent_and_does_not_wait_for_later_data() => Run(rig =>
     {
         // So much data follows that the kernel, and a batch of records, hold only a part of it.

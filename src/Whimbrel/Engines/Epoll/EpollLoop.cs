@@ -201,10 +201,10 @@ internal sealed unsafe partial class EpollLoop : Loop, IDatagramEngine
     private void DeliverConnection(Connection connection, uint mask, int slot, uint generation)
     {
         uint ended = mask & (EpollAbi.EPOLLERR | EpollAbi.EPOLLHUP);
-        if ((mask & EpollAbi.EPOLLOUT) != 0 || (ended != 0 && connection.IsSendInFlight))
+        if ((mask & EpollAbi.EPOLLOUT) != 0 || (ended != 0 && connection.Outbound.IsSendInFlight))
         {
             SetWanted(slot, _slots[slot].Wanted & ~EpollAbi.EPOLLOUT);
-            bool sends = connection.IsSendInFlight;
+            bool sends = connection.Outbound.IsSendInFlight;
             if (_slots[slot].Opening.IsUnderWay && !_slots[slot].Opening.TryEnd(_sockets, _slots[slot].Fd, ended != 0))
                 SetWanted(slot, _slots[slot].Wanted | EpollAbi.EPOLLOUT);
             if (sends) SendQueue(connection);
@@ -565,7 +565,7 @@ internal sealed unsafe partial class EpollLoop : Loop, IDatagramEngine
     {
         int slot = connection.Slot;
         if (isOffer && _slots[slot].Opening.IsUnderWay) return;
-        connection.BeginSending();
+        connection.Outbound.BeginSending();
         SendQueue(connection);
         Apply(slot, connection);
     }
@@ -576,7 +576,7 @@ internal sealed unsafe partial class EpollLoop : Loop, IDatagramEngine
     private void SendQueue(Connection connection)
     {
         int fd = _slots[connection.Slot].Fd;
-        while (connection.SendHead is { } head && head.Length > 0)
+        while (connection.Outbound.SendHead is { } head && head.Length > 0)
         {
             long offered;
             int sent;
@@ -610,13 +610,13 @@ internal sealed unsafe partial class EpollLoop : Loop, IDatagramEngine
                 sent = 0;
             }
 
-            if (sent > 0) connection.AdvanceSend(sent);
+            if (sent > 0) connection.Outbound.AdvanceSend(sent);
             if (sent >= offered) continue;
             SetWanted(connection.Slot, _slots[connection.Slot].Wanted | EpollAbi.EPOLLOUT);
             return;
         }
 
-        connection.CompleteSend();
+        connection.Outbound.CompleteSend();
     }
 
     private void SendFile(Connection connection, int fd, Block file)
@@ -625,13 +625,13 @@ internal sealed unsafe partial class EpollLoop : Loop, IDatagramEngine
         if (FileTransfer.MustWait(result))
             SetWanted(connection.Slot, _slots[connection.Slot].Wanted | EpollAbi.EPOLLOUT);
         else if (FileTransfer.IsOfSocket(result)) FailSend(connection, (int)-result);
-        else connection.CompleteFile(result);
+        else connection.Outbound.CompleteFile(result);
     }
 
     private void FailSend(Connection connection, int error)
     {
         _sockets.SendBroke(_slots[connection.Slot].Fd, error);
-        connection.FailSend(error);
+        connection.Outbound.FailSend(error);
     }
 
     private int SendVectors(int fd, Block head, out long offered)

@@ -184,8 +184,8 @@ internal sealed unsafe partial class PortableLoop
 
     internal override void StartSend(Connection connection, bool isOffer)
     {
-        if (isOffer && connection.IsSendInFlight) return;
-        connection.BeginSending();
+        if (isOffer && connection.Outbound.IsSendInFlight) return;
+        connection.Outbound.BeginSending();
         SendQueue(connection);
     }
 
@@ -193,7 +193,7 @@ internal sealed unsafe partial class PortableLoop
     private void SendQueue(Connection connection)
     {
         Socket socket = _slots[connection.Slot].Socket!;
-        while (connection.SendHead is { } head && head.Length > 0)
+        while (connection.Outbound.SendHead is { } head && head.Length > 0)
         {
             ReadOnlySpan<byte> data = head.NextInMemory is not null && head.Length < GatherBelowBytes
                 ? Gather(head)
@@ -204,7 +204,7 @@ internal sealed unsafe partial class PortableLoop
             {
                 if (!IsTransient(error))
                 {
-                    connection.FailSend(ErrorText.ErrnoOf(error));
+                    connection.Outbound.FailSend(ErrorText.ErrnoOf(error));
                     return;
                 }
 
@@ -212,13 +212,13 @@ internal sealed unsafe partial class PortableLoop
             }
 
             int offered = data.Length;
-            if (sent > 0) connection.AdvanceSend(sent);
+            if (sent > 0) connection.Outbound.AdvanceSend(sent);
             if (sent >= offered) continue;
             SendWhenPossible(connection, socket);
             return;
         }
 
-        connection.CompleteSend();
+        connection.Outbound.CompleteSend();
     }
 
     private ReadOnlySpan<byte> Gather(Block head) => new(_gather, head.CopyTo(new Span<byte>(_gather, GatherBytes)));
@@ -226,7 +226,7 @@ internal sealed unsafe partial class PortableLoop
     /// <summary>Passes the head of the queue to an asynchronous send.</summary>
     private void SendWhenPossible(Connection connection, Socket socket)
     {
-        Block head = connection.SendHead!;
+        Block head = connection.Outbound.SendHead!;
         PortableOperation operation = TakeOperation(_freeSends)
             ?? new PortableOperation(_completions, OperationKind.Send);
         operation.SetBlock(head.Memory + head.Start, Math.Min(head.Length, PendingSendBytes));
@@ -240,9 +240,9 @@ internal sealed unsafe partial class PortableLoop
         SocketError error = operation.SocketError;
         int count = operation.BytesTransferred;
         ReturnOperation(_freeSends, operation);
-        if (count > 0) connection.AdvanceSend(count);
+        if (count > 0) connection.Outbound.AdvanceSend(count);
         if (error == SocketError.Success || IsTransient(error)) SendQueue(connection);
-        else connection.FailSend(ErrorText.ErrnoOf(error));
+        else connection.Outbound.FailSend(ErrorText.ErrnoOf(error));
     }
 
     private static bool IsTransient(SocketError error) =>
@@ -306,7 +306,7 @@ internal sealed unsafe partial class PortableLoop
         slot.IsDeferred = false;
         SocketError error = operation.SocketError;
         operation.Dispose();
-        if (error != SocketError.Success) connection.FailSend(ErrorText.ErrnoOf(error));
+        if (error != SocketError.Success) connection.Outbound.FailSend(ErrorText.ErrnoOf(error));
         else if (slot.FinishesLater) Shutdown(slot.Socket!);
     }
 }

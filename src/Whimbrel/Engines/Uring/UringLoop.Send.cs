@@ -17,19 +17,19 @@ internal sealed unsafe partial class UringLoop
 
     internal override void StartSend(Connection connection, bool isOffer)
     {
-        if (isOffer && (connection.IsSendInFlight || _slots[connection.Slot].Opening.IsUnderWay)) return;
-        connection.BeginSending();
+        if (isOffer && (connection.Outbound.IsSendInFlight || _slots[connection.Slot].Opening.IsUnderWay)) return;
+        connection.Outbound.BeginSending();
         if (isOffer) SendByCalls(connection);
         else SendByRing(connection);
     }
 
     private void SendByRing(Connection connection)
     {
-        Block? head = connection.SendHead;
+        Block? head = connection.Outbound.SendHead;
         while (head is { Length: 0 }) head = head.Next;
         if (head is null)
         {
-            connection.CompleteSend();
+            connection.Outbound.CompleteSend();
             return;
         }
 
@@ -75,7 +75,7 @@ internal sealed unsafe partial class UringLoop
         }
         else
         {
-            connection.CompleteFile(result);
+            connection.Outbound.CompleteFile(result);
         }
     }
 
@@ -113,7 +113,7 @@ internal sealed unsafe partial class UringLoop
     private void FailSend(Connection connection, int error)
     {
         _sockets.SendBroke(_slots[connection.Slot].Fd, error);
-        connection.FailSend(error);
+        connection.Outbound.FailSend(error);
     }
 
     /// <summary>
@@ -123,7 +123,7 @@ internal sealed unsafe partial class UringLoop
     /// </summary>
     private void SendByCalls(Connection connection)
     {
-        while (connection.SendHead is { Length: > 0 } head)
+        while (connection.Outbound.SendHead is { Length: > 0 } head)
         {
             if (head.Kind == BlockKind.File)
             {
@@ -141,14 +141,14 @@ internal sealed unsafe partial class UringLoop
                 return;
             }
 
-            if (result > 0) connection.AdvanceSend(result);
+            if (result > 0) connection.Outbound.AdvanceSend(result);
             _slots[slot].WasShort = result < length;
             if (result == length) continue;
             SendByRing(connection);
             return;
         }
 
-        connection.CompleteSend();
+        connection.Outbound.CompleteSend();
     }
 
     /// <summary>True if the peer has answered, and the last send was taken completely.</summary>
@@ -218,7 +218,7 @@ internal sealed unsafe partial class UringLoop
         if (_slots[slot].Offered == 0)
         {
             // A part of a file waited for space.
-            connection.CompleteSend();
+            connection.Outbound.CompleteSend();
             return;
         }
 
@@ -240,11 +240,11 @@ internal sealed unsafe partial class UringLoop
         }
         else if (result > 0)
         {
-            connection.AdvanceSend(result);
+            connection.Outbound.AdvanceSend(result);
         }
 
         // The rest is sent at the next flush, with messages queued meanwhile.
-        connection.CompleteSend();
+        connection.Outbound.CompleteSend();
     }
 
     internal override void ShutdownSend(Connection connection)
