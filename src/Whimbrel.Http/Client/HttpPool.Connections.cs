@@ -16,6 +16,15 @@ public sealed partial class HttpPool
     private int _idle;
     private bool _isDisposed;
 
+    /// <summary>Number of origins for which data is kept, for tests.</summary>
+    internal int KnownOrigins
+    {
+        get
+        {
+            lock (_gate) return _origins.Count;
+        }
+    }
+
     /// <summary>Rents an idle connection, a new one, or the next one that becomes free.</summary>
     private ValueTask<(PooledSession Session, bool IsReused)> RentAsync(Uri uri, bool mustConnect,
         CancellationToken stop)

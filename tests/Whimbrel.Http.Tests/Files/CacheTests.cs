@@ -61,6 +61,37 @@ public sealed class CacheTests
         Assert.InRange(bytes, 1000, 3000);
     }
 
+    // The clock keeps replaced entries until it is cleaned up. Otherwise each change of a file would stay in memory.
+    [Fact]
+    public void One_that_is_replaced_a_hundred_thousand_times_leaves_nothing()
+    {
+        using FileCache cache = new(new HttpFileOptions());
+        WeakReference first = PutOne();
+        for (int i = 0; i < 100_000; i++) cache.Put(Entry("a", 10));
+        GC.Collect();
+        Assert.False(first.IsAlive);
+        Assert.Equal(1, cache.Count);
+
+        WeakReference PutOne()
+        {
+            FileEntry entry = Entry("a", 10);
+            cache.Put(entry);
+            return new WeakReference(entry);
+        }
+    }
+
+    [Theory]
+    [InlineData(1999, true)]
+    [InlineData(2000, false)]
+    public void An_entry_is_fresh_until_its_age_is_the_limit(long nowMs, bool isFresh)
+    {
+        FileEntry entry = Entry("a", 1);
+        entry.SetChecked(1000);
+        Assert.Equal(isFresh, entry.IsFresh(nowMs, (long)new HttpFileOptions().Freshness.TotalMilliseconds));
+        entry.SetChecked(2000);
+        Assert.True(entry.IsFresh(nowMs + 999, 1000));
+    }
+
     [Fact]
     public void A_released_open_file_is_closed_by_its_last_user()
     {

@@ -540,6 +540,20 @@ public sealed class ServedFilesTests
         Assert.Equal(0, folder.OpenFiles());
     }
 
+    [Theory]
+    [InlineData(1000, 0)]
+    [InlineData(1001, 1)]
+    public async Task A_file_up_to_SmallFileBytes_is_kept_in_memory_and_a_larger_one_open(int length, int open)
+    {
+        using Folder folder = new();
+        folder.Write("f", new byte[length]);
+        await using EngineSite site = new(EngineKind.Portable, false, Scheduling.Inline);
+        site.Server.Files("/", folder.Root, new HttpFileOptions { SmallFileBytes = 1000 });
+        await site.StartAsync();
+        Assert.Equal(length, (await AskOneAsync(site, Web.Get("/f"))).Body.Length);
+        Assert.Equal(OperatingSystem.IsLinux() ? open : 0, folder.OpenFiles());
+    }
+
     [Fact]
     public async Task Invalid_options_and_prefixes_are_refused()
     {

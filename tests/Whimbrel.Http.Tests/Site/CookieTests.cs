@@ -53,6 +53,10 @@ public sealed class CookieTests
         { new("__Secure-a", "b") { IsSecure = true, Domain = "a.b", Path = "/x" },
             "__Secure-a=b; Domain=a.b; Path=/x; Secure; HttpOnly; SameSite=Lax" },
         { new("a", new string('b', 4095)), $"a={new string('b', 4095)}; Path=/; HttpOnly; SameSite=Lax" },
+        { new("a", "b") { Path = "/" + new string('x', 1023) },
+            $"a=b; Path=/{new string('x', 1023)}; HttpOnly; SameSite=Lax" },
+        { new("a", "b") { Domain = new string('x', 1024) },
+            $"a=b; Domain={new string('x', 1024)}; Path=/; HttpOnly; SameSite=Lax" },
     };
 
     [Theory, MemberData(nameof(Good))]
@@ -78,6 +82,7 @@ public sealed class CookieTests
         new("a", "b") { Path = "" }, new("a", "b") { Path = "x" }, new("a", "b") { Path = "/;Domain=evil" },
         new("a", "b") { Path = "/\r\n" }, new("a", "b") { Path = "/" + new string('x', 1024) },
         new("a", "b") { Domain = "" }, new("a", "b") { Domain = "a b" }, new("a", "b") { Domain = "a;Path=/" },
+        new("a", "b") { Domain = new string('x', 1025) },
         new("a", "b") { Domain = "a:80" }, new("a", "b") { Domain = "a\r\n" },
         new("a", "b") { SameSite = HttpSameSite.None }, new("a", "b") { IsPartitioned = true },
         new("a", "b") { SameSite = (HttpSameSite)7 },

@@ -76,7 +76,7 @@ public sealed partial class LogTests
         using (Web web = new(new HttpOptions { Log = log }))
         {
             TestPeer peer = web.Connect();
-            peer.Send(Web.Get("/" + new string('x', 5000),
+            peer.Send(Web.Get("/" + new string('x', 2040),
                 $"User-Agent: {new string('"', 5000)}\r\nReferer: {new string('r', 2040)}\r\n"));
             Assert.Equal(404, Web.One(peer).Status);
         }
@@ -103,6 +103,32 @@ public sealed partial class LogTests
             if (Failures-- > 0) throw new IOException("The disk is full.");
             Write(buffer.Span);
         }
+    }
+
+    [Fact]
+    public async Task Lines_wait_up_to_the_limit_to_the_byte_and_what_is_left_out_is_reported_each_time()
+    {
+        using MemoryStream one = new();
+        HttpLog measured = new(one);
+        measured.Add("a"u8, null, 200, 0);
+        await measured.DisposeAsync();
+        int rest = one.ToArray().Length - 1; // of a line, without the name of the peer
+        using SlowStream kept = new();
+        HttpLog log = new(kept, 4096);
+        log.Add("first"u8, null, 200, 0);
+        await kept.Waits.Task.WaitAsync(_patience);
+        foreach ((int length, int lost) in ((int, int)[])[(1024, 0), (1024, 0), (1024, 0), (1025, 1), (1024, 1),
+            (rest, 2)])
+        {
+            log.Add(Encoding.ASCII.GetBytes(new string('p', length - rest)), null, 200, 0);
+            Assert.Equal((length, lost), (length, log.LostLines));
+        }
+
+        kept.Go.SetResult();
+        await log.DisposeAsync();
+        string[] lines = Encoding.ASCII.GetString(kept.ToArray()).Split('\n')[..^1];
+        Assert.Equal(6, lines.Length);
+        Assert.StartsWith("# 2 lines are left out here", lines[^1], StringComparison.Ordinal);
     }
 
     [Theory]
