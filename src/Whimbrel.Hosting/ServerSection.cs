@@ -251,6 +251,7 @@ internal static class ServerSection
             Protocols = options.Protocols,
             RevocationLists = options.RevocationLists,
             SelectCertificate = options.SelectCertificate,
+            ChallengeCertificate = options.ChallengeCertificate,
             TicketCount = options.TicketCount,
             TicketKeyLifetime = options.TicketKeyLifetime,
             TicketLifetime = options.TicketLifetime,

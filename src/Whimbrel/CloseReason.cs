@@ -198,7 +198,7 @@ public readonly record struct CloseReason(CloseCause Cause, int ErrorCode = 0, E
 
     private CloseInitiator TlsInitiator => TlsFailure switch
     {
-        TlsFailure.LocalFault => CloseInitiator.Local,
+        TlsFailure.LocalFault or TlsFailure.Validated => CloseInitiator.Local,
         TlsFailure.RefusedByPeer or TlsFailure.PeerLeft or TlsFailure.Truncated => CloseInitiator.Peer,
         _ => CloseInitiator.Library,
     };

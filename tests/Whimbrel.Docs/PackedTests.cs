@@ -18,6 +18,7 @@ public partial class PackedTests(PackedFeed feed)
     private static readonly Dictionary<string, string[]> _dependencies = new()
     {
         ["Whimbrel"] = [],
+        ["Whimbrel.Acme"] = ["Whimbrel", "Whimbrel.Http"],
         ["Whimbrel.Calls"] = ["Whimbrel"],
         ["Whimbrel.Cluster"] = ["Whimbrel"],
         ["Whimbrel.Cluster.Nats"] = ["Whimbrel.Cluster"],

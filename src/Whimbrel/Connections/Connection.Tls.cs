@@ -157,7 +157,7 @@ internal sealed partial class Connection
         CloseCause cause = isHandshake ? CloseCause.TlsHandshake
             : fault.Cause == TlsFailure.Truncated ? CloseCause.TlsTruncated : CloseCause.TlsBroken;
         string peer = Session.RemoteEndPoint?.ToString() is { Length: > 0 } text ? text : "the peer";
-        string message = isHandshake
+        string message = fault.Cause == TlsFailure.Validated ? $"{fault.Message}, from {peer}" : isHandshake
             ? $"TLS handshake failed with {peer}: {fault.Message}"
             : $"TLS with {peer} ended: {fault.Message}";
         return new CloseReason(cause, 0, new TlsException(fault.Cause, message));

@@ -32,6 +32,7 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
 
     private TlsLayer? _layer;
     private TlsErrand? _errand; // a pool thread has the layer
+    private TlsChallenge? _challenge; // a validation by an ACME authority
     private TlsWire _wire;
     private UnreadStore _held; // cipher text not consumed yet
     private long _timedFrom; // stopwatch time of the handshake's start, if a listener measures it; or 0
@@ -79,7 +80,7 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
     internal bool WantsInput => !_inputEnded && Phase switch
     {
         < TlsPhase.Hello or > TlsPhase.OwnEnded => false,
-        < TlsPhase.Open => (_errand is null && !_waits) || _held.Length <= MostReadWhileWaiting,
+        < TlsPhase.Open => (!IsAway && !_waits) || _held.Length <= MostReadWhileWaiting,
         _ => !_waits && _held.Length == 0 && connection.MayDeliver && !connection.HoldsPeersEnd,
     };
 
@@ -195,7 +196,8 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
         CipherBlock output = TakeBlock(Loop.Tls.Outgoing, out Block block);
         try
         {
-            TlsCertificate? certificate = profile.CertificateFor(Name);
+            TlsCertificate? certificate =
+                _challenge is null ? profile.CertificateFor(Name) : _challenge.Certificate;
             certificate?.LookAtFiles(Loop.Engine, Shard.Host);
             TlsKeyPair? keyPair = certificate?.Take();
             if (profile.IsServer && keyPair is null)
@@ -268,6 +270,9 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
 
     private bool IsAlive => Phase < TlsPhase.Over && connection.TakesInput;
 
+    /// <summary>True while the thread pool works for this handshake, so that the loop has to wait.</summary>
+    private bool IsAway => _errand is not null || _challenge is { IsPending: true };
+
     /// <summary>True if the ClientHello is still to be read.</summary>
     private bool IsHello => Phase is TlsPhase.Hello or TlsPhase.Heard;
 
@@ -276,7 +281,7 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
     /// </summary>
     private bool MayRun()
     {
-        if (Phase < TlsPhase.Hello || _errand is not null || _isInCall) return false;
+        if (Phase < TlsPhase.Hello || IsAway || _isInCall) return false;
         if (!IsShaking) return connection.MayDeliver;
         if (Loop.Handshakes.HasTime(IsHello)) return true;
         if (_waits) return false;
@@ -406,7 +411,7 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
     {
         _inputEnded = true;
         if (Phase is < TlsPhase.Hello or >= TlsPhase.PeerEnded || _waits || (_held.Length > 0 && !IsShaking)
-            || _errand is not null)
+            || IsAway)
             return;
         if (IsShaking || MayRun()) TakeEnd();
     }
@@ -458,6 +463,9 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
 
         if (!TakePlace()) return false;
         Name = Loop.Tls.LastName = hello.NameOr(Loop.Tls.LastName);
+        if (upgrade is null && Profile.Challenge is { } challenge && Name is not null
+            && hello.OffersOnly("acme-tls/1"u8))
+            return AnswerChallenge(challenge, Name);
         if (Profile.Select(Name) is not { } profile)
         {
             Fail(new TlsFault(TlsFailure.UnknownName, Name is null
@@ -472,8 +480,33 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
         return false;
     }
 
+    /// <summary>
+    /// Gets the certificate of a validation from the pool; called again when it is there, with the same ClientHello.
+    /// </summary>
+    private bool AnswerChallenge(TlsProfile challenge, string name)
+    {
+        if (_challenge is not null) return MakeLayer(challenge);
+        _challenge = new TlsChallenge(this, name);
+        _challenge.Start(Profile.Options.ChallengeCertificate!);
+        return false;
+    }
+
+    /// <summary>Called when the certificate of a validation is there, or is known to be missing.</summary>
+    internal void ChallengeFound()
+    {
+        if (!IsAlive) return;
+        RunHeld();
+        if (IsAlive) connection.UpdateReceiving();
+    }
+
     private void HandshakeDone()
     {
+        if (_challenge is not null)
+        {
+            Fail(new TlsFault(TlsFailure.Validated, $"an ACME authority has validated '{Name}'"));
+            return;
+        }
+
         Go(TlsPhase.Open);
         Shard.Handshakes++;
         TlsInfo info = _layer!.Info;
@@ -562,7 +595,11 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
         connection.SetReason(reason);
         if (isHandshake) LeaveHandshake();
         Go(TlsPhase.Over);
-        if (isHandshake)
+        if (isHandshake && fault.Cause == TlsFailure.Validated)
+        {
+            Shard.Handshakes++;
+        }
+        else if (isHandshake)
         {
             Shard.HandshakesFailed++;
             if (_timedFrom != 0) TellTime(null, fault.Cause.ToString());

@@ -57,4 +57,10 @@ public enum TlsFailure
 
     /// <summary>A failure on this side: the certificate could not be used, or a callback threw.</summary>
     LocalFault,
+
+    /// <summary>
+    /// No failure: an ACME authority validated a server name (<see cref="TlsOptions.ChallengeCertificate"/>), and the
+    /// connection carries nothing else.
+    /// </summary>
+    Validated,
 }

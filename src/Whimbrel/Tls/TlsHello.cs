@@ -86,6 +86,13 @@ internal ref struct TlsHello
         return false;
     }
 
+    /// <summary>Returns whether this is the only application protocol that it offers.</summary>
+    internal readonly bool OffersOnly(ReadOnlySpan<byte> protocol)
+    {
+        ReadOnlySpan<byte> rest = _protocols;
+        return TryNext(ref rest, out ReadOnlySpan<byte> first) && rest.IsEmpty && first.SequenceEqual(protocol);
+    }
+
     /// <summary>Returns the requested server name in lower case, or null.</summary>
     /// <param name="last">Earlier result, or null. Returned again if it is the same, because most clients of a server
     /// request one name.</param>

@@ -48,6 +48,15 @@ public sealed class TlsOptions
     /// </summary>
     public Func<string?, TlsCertificate?>? SelectCertificate { get; init; }
 
+    /// <summary>
+    /// For servers: function that returns the certificate for a TLS-ALPN-01 validation of this server name (RFC 8737),
+    /// as <c>AcmeCertificate</c> of package Whimbrel.Acme does. Called on the thread pool, before any other option is
+    /// used, for a client whose only application protocol is <c>acme-tls/1</c>. Null or an exception rejects the
+    /// handshake. After the handshake the connection is closed, and no session is connected:
+    /// <see cref="TlsFailure.Validated"/>. Default null: such clients are treated like others.
+    /// </summary>
+    public Func<string, ValueTask<TlsCertificate?>>? ChallengeCertificate { get; init; }
+
     // ------------------------------------------------------------------ trust
 
     /// <summary>
@@ -301,6 +310,7 @@ public sealed class TlsOptions
         if (Certificate?.Mistake is { } mistake) errors.Add(mistake);
         if (Names.Count > 0) errors.Add($"{prefix}.Names is for servers");
         if (SelectCertificate is not null) errors.Add($"{prefix}.SelectCertificate is for servers");
+        if (ChallengeCertificate is not null) errors.Add($"{prefix}.ChallengeCertificate is for servers");
         if (ClientCertificates != TlsClientCertificates.Off)
             errors.Add($"{prefix}.ClientCertificates is for servers: a client gives its own as Certificate");
         if (HostName is not null

@@ -23,6 +23,8 @@ internal abstract class TlsProfile
         Dictionary<string, TlsProfile> names = new(StringComparer.OrdinalIgnoreCase);
         foreach ((string name, TlsOptions of) in options.Names) names[name.TrimEnd('.')] = Nested(of);
         _names = names.ToFrozenDictionary(StringComparer.OrdinalIgnoreCase);
+        if (isServer && options.ChallengeCertificate is not null)
+            Challenge = Nested(new TlsOptions { ApplicationProtocols = ["acme-tls/1"], AllowResumption = false });
     }
 
     internal TlsOptions Options { get; }
@@ -30,6 +32,9 @@ internal abstract class TlsProfile
     internal bool IsServer { get; }
 
     internal TlsTrust Trust { get; }
+
+    /// <summary>Profile of validations by an ACME authority, or null if there are none.</summary>
+    internal TlsProfile? Challenge { get; }
 
     /// <summary>Provider of its layers.</summary>
     internal abstract TlsProvider Provider { get; }
