@@ -711,8 +711,8 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
     {
         foreach ((Resident resident, uint generation) in overcommitted)
         {
-            resident.Loop.PostControl(static (_, r, _, g) => ((Resident)r!).Release(ReceiveGate.Mailbox, (uint)g), resident,
-                null, generation);
+            resident.Loop.PostControl(
+                static (_, r, _, g) => ((Resident)r!).Release(ReceiveGate.Mailbox, (uint)g), resident, null, generation);
         }
     }
 
