@@ -220,7 +220,7 @@ public abstract partial class Session : IConnection, ITimerOwner
         {
             if (_connection is not { } connection || connection.Shard is not { } shard || !shard.Host.BackPressure)
                 return false;
-            bool isHeld = connection.IsAboveHighWaterMark || connection.Strand is { IsAboveHighWaterMark: true }
+            bool isHeld = connection.IsAboveHighWaterMark || connection.Pool is { IsAboveHighWaterMark: true }
                 || connection.BytesPending > connection.HoldMark;
             if (isHeld) KnowsOfQueue(connection);
             return isHeld;
@@ -264,7 +264,7 @@ public abstract partial class Session : IConnection, ITimerOwner
 
     private void SetSendLimit(Connection connection, int bytes, bool allowsLarge, string member)
     {
-        if (StrandHere(connection, member) is { } strand) strand.SetSendLimit(bytes, allowsLarge);
+        if (PoolHere(connection, member) is { } pool) pool.Sends.SetSendLimit(bytes, allowsLarge);
         else if (connection.Generation == _generation) connection.Outbound.SetSendLimit(bytes, allowsLarge);
     }
 
@@ -367,10 +367,10 @@ public abstract partial class Session : IConnection, ITimerOwner
     protected Span<byte> Reserve(int count)
     {
         if (_connection is not { } connection) return default;
-        if (Strand.CurrentOf(connection, _generation) is not { } strand)
+        if (Strand.CurrentOf(connection, _generation) is not { } pool)
             return connection.Outbound.Reserve(count, _generation);
         SendQueue.CheckReserve(count);
-        return strand.Reserve(count);
+        return pool.Sends.Reserve(count);
     }
 
     /// <summary>
@@ -384,7 +384,7 @@ public abstract partial class Session : IConnection, ITimerOwner
     protected void Commit(int count)
     {
         if (_connection is not { } connection) return;
-        if (Strand.CurrentOf(connection, _generation) is { } strand) strand.Commit(count);
+        if (Strand.CurrentOf(connection, _generation) is { } pool) pool.Sends.Commit(count);
         else connection.Outbound.Commit(count, _generation);
     }
 
@@ -399,7 +399,7 @@ public abstract partial class Session : IConnection, ITimerOwner
     {
         if (_connection is not { } connection) return;
         if (connection.Loop.IsCurrent) connection.Outbound.FlushNow(_generation);
-        else Strand.CurrentOf(connection, _generation)?.FlushNow();
+        else Strand.CurrentOf(connection, _generation)?.Sends.FlushNow();
     }
 
     // ------------------------------------------------------------------ ending
@@ -438,7 +438,7 @@ public abstract partial class Session : IConnection, ITimerOwner
     /// without a connection, except inside a callback on the pool that is still running.
     /// </summary>
     protected bool IsOnSessionThread =>
-        RunningStrand is not null || _connection is { Strand: null, Loop.IsCurrent: true };
+        RunningPool is not null || _connection is { Pool: null, Loop.IsCurrent: true };
 
     /// <summary>
     /// Closes like <see cref="Close()"/>, but does not wait for the peer's FIN if the protocol says that the peer sends
@@ -503,7 +503,7 @@ public abstract partial class Session : IConnection, ITimerOwner
         reason = ReasonFor(reason);
         if (_connection is not { } connection)
         {
-            RunningStrand?.EndInput();
+            RunningPool?.EndInput();
             return;
         }
 
@@ -513,7 +513,7 @@ public abstract partial class Session : IConnection, ITimerOwner
             return;
         }
 
-        if (Strand.CurrentOf(connection, _generation) is { } strand) strand.EndHere(reason);
+        if (Strand.CurrentOf(connection, _generation) is { } pool) pool.EndHere(reason);
         // Later sends of this caller are rejected from here on; the close itself is queued after earlier sends
         // (contract 7).
         connection.Outbound.CloseForeign(_generation);
@@ -624,7 +624,7 @@ public abstract partial class Session : IConnection, ITimerOwner
         reason = ReasonFor(reason);
         if (_connection is not { } connection)
         {
-            RunningStrand?.EndInput();
+            RunningPool?.EndInput();
             return;
         }
 
@@ -658,7 +658,7 @@ public abstract partial class Session : IConnection, ITimerOwner
             return;
         }
 
-        if (Strand.CurrentOf(connection, _generation) is { } strand) strand.FinishHere();
+        if (Strand.CurrentOf(connection, _generation) is { } pool) pool.FinishHere();
         connection.Outbound.CloseForeign(_generation);
         connection.Loop.Mailbox.PostInOrder(InboxKind.ShutdownSend, connection, _generation);
     }
@@ -668,7 +668,7 @@ public abstract partial class Session : IConnection, ITimerOwner
     /// <inheritdoc/>
     public void PauseReceiving()
     {
-        StrandOfThis()?.Hold(ReceiveGate.User);
+        PoolOfThis()?.Strand.Hold(ReceiveGate.User);
         OnConnectionLoop(static c => c.PauseReceiving());
     }
 
@@ -676,7 +676,7 @@ public abstract partial class Session : IConnection, ITimerOwner
     public void ResumeReceiving()
     {
         OnConnectionLoop(static c => c.ResumeReceiving());
-        StrandOfThis()?.Release(ReceiveGate.User);
+        PoolOfThis()?.Strand.Release(ReceiveGate.User);
     }
 
     /// <summary>
@@ -685,8 +685,8 @@ public abstract partial class Session : IConnection, ITimerOwner
     /// exact on the session's thread.
     /// </summary>
     public bool IsReceivingPaused =>
-        StrandOfThis() is { } strand
-            ? strand.IsPaused
+        PoolOfThis() is { } pool
+            ? pool.IsPaused
             : _connection is { } connection && connection.Generation == _generation && connection.IsPaused;
 
     /// <summary>
@@ -696,14 +696,14 @@ public abstract partial class Session : IConnection, ITimerOwner
     /// <param name="count">Minimum number of bytes, 1 to <see cref="ConnectionLimits.UnreadBytes"/>.</param>
     protected void SetMinimumBytes(int count)
     {
-        if (RunningStrand is { } strand)
+        if (RunningPool is { } pool)
         {
-            strand.SetMinimumBytes(count);
+            pool.SetMinimumBytes(count);
             return;
         }
 
         if (_connection is not { } connection) return;
-        StrandHere(connection, nameof(SetMinimumBytes));
+        PoolHere(connection, nameof(SetMinimumBytes));
         connection.SetMinimumBytes(count);
     }
 
@@ -719,7 +719,7 @@ public abstract partial class Session : IConnection, ITimerOwner
     [EditorBrowsable(EditorBrowsableState.Advanced)]
     protected Span<byte> Writable(ReadOnlySpan<byte> received)
     {
-        if (RunningStrand is { } strand) return strand.Writable(received);
+        if (RunningPool is { } pool) return pool.Writable(received);
         return _loop is { IsCurrent: true } loop
             ? loop.Offered.Writable(received)
             : default(OfferedBytes).Writable(received);
@@ -758,18 +758,18 @@ public abstract partial class Session : IConnection, ITimerOwner
         if (_isEnding)
             Throw.State("The session is ending, or has ended: its connection cannot be handed over any more.");
         // An earlier callback has handed over; posts to this session run before the next session gets the connection.
-        if (Strand.Current is { IsSwitching: true } giving && giving.Runs(this)) ThrowHandedOver();
+        if (Strand.Current?.Owner is { IsSwitching: true } giving && giving.Runs(this)) ThrowHandedOver();
         if (_connection is not { } connection)
         {
             // The connection is gone and its last data waits for delivery; a session that gives it away must not
             // receive it.
-            RunningStrand?.EndInput();
+            RunningPool?.EndInput();
             return;
         }
 
-        Strand? strand = StrandHere(connection, nameof(HandOver));
-        if (strand is null && connection.IsHandingOver) ThrowHandedOver();
-        if (strand is not null) strand.HandOver(next, holdsSends);
+        PoolSession? pool = PoolHere(connection, nameof(HandOver));
+        if (pool is null && connection.IsHandingOver) ThrowHandedOver();
+        if (pool is not null) pool.HandOver(next, holdsSends);
         else connection.HandOver(next, holdsSends);
     }
 
@@ -827,15 +827,15 @@ public abstract partial class Session : IConnection, ITimerOwner
         if (!Enum.IsDefined(unread)) Throw.OutOfRange(nameof(unread), unread, "Refuse or PassToTls");
         // On the pool the connection may end while the callback runs; its last callback then reports the failed
         // upgrade.
-        if (RunningStrand is { } strand)
+        if (RunningPool is { } pool)
         {
-            strand.UpgradeToTls(new TlsUpgrade(ProfileForUpgrade(options, strand.IsAccepting, strand.ConnectedHost),
+            pool.UpgradeToTls(new TlsUpgrade(ProfileForUpgrade(options, pool.IsAccepting, pool.ConnectedHost),
                 unread, done));
             return;
         }
 
         if (_connection is not { } connection) throw Throw.NoConnection();
-        StrandHere(connection, nameof(UpgradeToTls));
+        PoolHere(connection, nameof(UpgradeToTls));
         if (connection.Generation != _generation) throw Throw.NoConnection();
         connection.UpgradeToTls(new TlsUpgrade(
             ProfileForUpgrade(options, connection.Host.IsAccepting, connection.ConnectedHost), unread, done));
@@ -880,10 +880,10 @@ public abstract partial class Session : IConnection, ITimerOwner
     private LoopTimer NewTimer(TimeSpan period)
     {
         // On the pool the connection may have ended while the callback runs; the timer then never fires.
-        if (RunningStrand is null)
+        if (RunningPool is null)
         {
             if (_connection is not { } connection) throw Throw.NoConnection();
-            StrandHere(connection, nameof(StartTimer));
+            PoolHere(connection, nameof(StartTimer));
         }
 
         return new LoopTimer(Loop, this) { PeriodMs = Loop.PeriodMsOf(period) };
@@ -917,11 +917,11 @@ public abstract partial class Session : IConnection, ITimerOwner
     {
         get => _connection is not { } connection
             ? BroadcastGate.Shut
-            : Strand.CurrentOf(connection, _generation)?.BroadcastGate ?? connection.Outbound.BroadcastGate;
+            : Strand.CurrentOf(connection, _generation)?.Sends.BroadcastGate ?? connection.Outbound.BroadcastGate;
         set
         {
             if (_connection is not { } connection) return;
-            if (StrandHere(connection, nameof(BroadcastGate)) is { } strand) strand.BroadcastGate = value;
+            if (PoolHere(connection, nameof(BroadcastGate)) is { } pool) pool.Sends.BroadcastGate = value;
             else connection.Outbound.SetBroadcastGate(value);
         }
     }
@@ -1160,6 +1160,14 @@ public abstract partial class Session : IConnection, ITimerOwner
         OnConnected();
     }
 
+    internal int CallUnread(ReadOnlySpan<byte> unread)
+    {
+        int taken = _intake is { } intake ? intake.Take(this, unread) : OnData(unread);
+        // Read again: the callback may have ended one body and started the next.
+        _intake?.Offered(this, unread.Length - taken);
+        return taken;
+    }
+
     internal void CallConnectFailed(CloseReason reason)
     {
         _isEnding = true;
@@ -1208,7 +1216,7 @@ public abstract partial class Session : IConnection, ITimerOwner
     internal void CallSent()
     {
         using CallbackScope scope = ScopeOfOverride();
-        OnSent(RunningStrand?.TakeSent() ?? _connection!.TakeSent(), PendingBytes);
+        OnSent(RunningPool?.TakeSent() ?? _connection!.TakeSent(), PendingBytes);
     }
 
     internal void CallDrained()
@@ -1405,7 +1413,7 @@ public abstract partial class Session : IConnection, ITimerOwner
     /// True if a callback of this session has handed the connection over: unread bytes belong to the next session. The
     /// session's thread.
     /// </summary>
-    internal bool IsHandingOver => RunningStrand is { } strand ? strand.HasNext : _connection is { HasNext: true };
+    internal bool IsHandingOver => RunningPool is { } pool ? pool.HasNext : _connection is { HasNext: true };
 
     /// <summary>
     /// True if a callback on the loop may consume the next unread bytes. If false, the caller must check why.
@@ -1419,25 +1427,25 @@ public abstract partial class Session : IConnection, ITimerOwner
     /// The strand that runs a callback of this session on this thread, or null. On the pool the connection may end
     /// while the callback runs.
     /// </summary>
-    private Strand? RunningStrand => Strand.Current is { } strand && strand.Runs(this) ? strand : null;
+    private PoolSession? RunningPool => Strand.Current?.Owner is { } pool && pool.Runs(this) ? pool : null;
 
-    private Strand? StrandOfThis() =>
-        RunningStrand ?? (_connection?.Strand is { } strand && strand.Serves(_generation) ? strand : null);
+    private PoolSession? PoolOfThis() =>
+        RunningPool ?? (_connection?.Pool is { } pool && pool.Serves(_generation) ? pool : null);
 
     /// <summary>
     /// Returns the strand if callbacks run on the pool, or null if they run on the loop. Throws on any other thread.
     /// </summary>
-    private Strand? StrandHere(Connection connection, string member)
+    private PoolSession? PoolHere(Connection connection, string member)
     {
-        if (connection.Strand is null)
+        if (connection.Pool is null)
         {
             if (!connection.Loop.IsCurrent) Throw.NotOnLoop(member);
             return null;
         }
 
-        Strand? strand = Strand.CurrentOf(connection, _generation);
-        if (strand is null) Throw.NotOnLoop(member);
-        return strand;
+        PoolSession? pool = Strand.CurrentOf(connection, _generation);
+        if (pool is null) Throw.NotOnLoop(member);
+        return pool;
     }
 
     private void OnConnectionLoop(Action<Connection> action)

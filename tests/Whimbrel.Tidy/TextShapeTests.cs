@@ -4,7 +4,7 @@ namespace Whimbrel.Tidy;
 // is cured.
 public class TextShapeTests
 {
-    private const int WideCodeOfSrc = 47, WideCommentsOfSrc = 100, WideCodeOfTests = 167, WideCommentsOfTests = 45;
+    private const int WideCodeOfSrc = 47, WideCommentsOfSrc = 39, WideCodeOfTests = 167, WideCommentsOfTests = 45;
     private const int WideLinesOfPages = 17, LongSentences = 4, Riddles = 3;
 
     private static readonly Lazy<(string Name, int Found, int Ceiling)[]> s_found = new(static () =>

@@ -33,7 +33,7 @@ internal sealed partial class Connection
             case ConnectionState.Handshaking:
                 // Not connected yet: nothing was accepted that could be sent.
                 SetReason(reason);
-                Strand?.EndInput();
+                Pool?.EndInput();
                 Detach();
                 return;
             case ConnectionState.Open when !WasConnected && !HasTaken:
@@ -45,7 +45,7 @@ internal sealed partial class Connection
                 return;
         }
 
-        Strand?.EndInput();
+        Pool?.EndInput();
         Outbound.Refuse();
         Outbound.Queue.CloseFill();
         _timers.CancelAll();
@@ -169,7 +169,7 @@ internal sealed partial class Connection
     private void SayDisconnecting()
     {
         _tenancy.Life.Hears(Heard.Disconnecting);
-        Tell(SessionCallback.Disconnecting, Strand is null ? null : Reason);
+        Tell(SessionCallback.Disconnecting, Pool is null ? null : Reason);
     }
 
     /// <summary>
@@ -203,7 +203,7 @@ internal sealed partial class Connection
             SetReason(new CloseReason(ErrorText.CauseOf(Outbound.Error), Outbound.Error));
         if (State == ConnectionState.Concluding) SetReason(_tenancy.Tls!.Upgrade!.CloseAs);
         SetReason(reason);
-        Strand?.EndInput();
+        Pool?.EndInput();
         ResetOnClose = true;
         Detach();
     }
@@ -287,7 +287,7 @@ internal sealed partial class Connection
     {
         if (!Session.PostsAreOver) return; // the last post returns here (contract 18)
         _tenancy.Life.Loses(Outbound.PendingHere);
-        if (WasConnected && _tenancy.Life.Heard != Heard.Disconnecting && Strand is null) SayDisconnecting();
+        if (WasConnected && _tenancy.Life.Heard != Heard.Disconnecting && Pool is null) SayDisconnecting();
         FreeTls();
         Outbound.End();
         Outbound.EndFeeds(Reason);
@@ -298,18 +298,18 @@ internal sealed partial class Connection
         // Only a connection that was announced is reported as ended (contract 1).
         bool wasConnected = WasConnected;
         Shard.Closed++;
-        if (Strand is { } strand)
+        if (Pool is { } pool)
         {
             // The last callback may come much later; this object serves other connections then.
-            _tenancy.Strand = null;
+            _tenancy.Pool = null;
             session.DetachForGood(_tenancy.BytesReceived, Outbound.BytesSent);
             Recycle();
-            strand.End(reason, wasConnected);
+            pool.End(reason, wasConnected);
             return;
         }
 
         host.SessionEnding(session);
-        SessionDriver.CallLast(this, session, reason, wasConnected);
+        SessionDriver.CallLast(Here, session, reason, wasConnected);
         session.DetachForGood(_tenancy.BytesReceived, Outbound.BytesSent);
         Recycle();
         if (session is not Newcomer) Loop.Engine.SessionEnded(session, reason);

@@ -60,9 +60,9 @@ internal sealed partial class Connection
     private void TellSent()
     {
         if ((_tenancy.Hooks & SessionHooks.Sent) == 0) _tenancy.SentUntold = 0;
-        if (_tenancy.SentUntold > 0 && Strand is { } strand)
+        if (_tenancy.SentUntold > 0 && Pool is { } pool)
         {
-            strand.PostSent(_tenancy.SentUntold);
+            pool.TellSent(_tenancy.SentUntold);
             _tenancy.SentUntold = 0;
         }
         else if (_tenancy.SentUntold > 0)

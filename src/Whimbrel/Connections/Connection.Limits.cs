@@ -38,7 +38,7 @@ internal sealed partial class Connection
     private void LookAtLimits()
     {
         if (!IsLimited || Session.LimitsOn(Shard) is not { } limits) return;
-        bool isTaking = IsReading && Strand is not { IsTaking: true };
+        bool isTaking = IsReading && Pool is not { IsTaking: true };
         // Queued data without a send in progress leaves with the next flush. Only a send that is in progress for long
         // indicates a slow peer.
         Traffic traffic = new(_tenancy.BytesReceived, Outbound.BytesSent,

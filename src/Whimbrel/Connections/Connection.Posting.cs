@@ -17,7 +17,7 @@ internal sealed partial class Connection
         Loop.Mailbox.LeavePosted();
         Loop.LeaveCallback();
         bool wasAwaited = Session.EndPost();
-        if (thrown is not null) _tenancy.Driver.Fail(this, thrown, name);
+        if (thrown is not null) _tenancy.Driver.Fail(Here, thrown, name);
         AfterCallback();
         if (wasAwaited && State == ConnectionState.Closed) Loop.Schedule(this);
     }

@@ -6,27 +6,19 @@ using Whimbrel.Diagnostics;
 namespace Whimbrel.Connections;
 
 /// <summary>
-/// Receiving on the loop: from the engine's completion to the driver of the session, or to its strand, and back-pressure
+/// Receiving on the loop: from the engine's completion to the driver of the session, or to the pool, and back-pressure
 /// to the engine (contracts 9, 10, 11).
 /// </summary>
-internal sealed partial class Connection : IDriverHost
+internal sealed partial class Connection
 {
     /// <summary>Input discarded after Close before the connection is reset.</summary>
     private const int LingerLimitBytes = 64 * 1024;
 
     internal const int BackPressureMark = 256 * 1024;
 
-    Loop IDriverHost.Loop => Loop;
+    private DriverHost Here => new(this, pool: null);
 
-    HostShard IDriverHost.Shard => Shard;
-
-    ref OfferedBytes IDriverHost.Offered => ref Loop.Offered;
-
-    bool IDriverHost.IsOver => State > ConnectionState.Open;
-
-    bool IDriverHost.KeepsUnread => TakesInput;
-
-    bool IDriverHost.IsPeerDone => _tenancy.Life.PeerHasFinished;
+    internal bool IsPeerDone => _tenancy.Life.PeerHasFinished;
 
     internal long BytesReceived => _tenancy.BytesReceived;
 
@@ -36,7 +28,7 @@ internal sealed partial class Connection : IDriverHost
     /// True if the session reads received data in place. Data that is copied for the pool, a stream or a body, or that
     /// is decrypted first, arrives in parts of the size that their limits allow.
     /// </summary>
-    internal bool TakesLargeBlocks => IsReading && _tenancy.Tls is null && Strand is null
+    internal bool TakesLargeBlocks => IsReading && _tenancy.Tls is null && Pool is null
         && !_tenancy.OfferOwed && Session.TakesLargeBlocks;
 
     internal bool IsPaused => _tenancy.Driver.IsHeld(ReceiveGate.User);
@@ -45,7 +37,7 @@ internal sealed partial class Connection : IDriverHost
     /// True if a callback on the loop may consume more data: the connection is open, and its session has not paused,
     /// handed over or filled the queue. False on the pool, where the strand decides.
     /// </summary>
-    internal bool TakesMore => State == ConnectionState.Open && WasConnected && Strand is null
+    internal bool TakesMore => State == ConnectionState.Open && WasConnected && Pool is null
         && IsReading && !HasNext && Outbound.PendingHere <= HoldMark;
 
     /// <summary>True if another loop has not processed yet what this session has sent there.</summary>
@@ -66,33 +58,19 @@ internal sealed partial class Connection : IDriverHost
 
     internal void SetMinimumBytes(int count) => _tenancy.Driver.SetMinimumBytes(count, Shard.Options);
 
-    // ------------------------------------------------------------------ callbacks of the driver
+    // ------------------------------------------------------------------ back-pressure (contract 9)
 
-    void IDriverHost.Enter(string callback) => Loop.EnterCallback(this, callback);
-
-    void IDriverHost.Leave() => Loop.LeaveCallback();
-
-    void IDriverHost.Flush()
-    {
-    }
-
-    void IDriverHost.AfterCallback() => AfterCallback();
-
-    void IDriverHost.AbortWith(CloseReason reason) => AbortWith(reason);
-
-    long IDriverHost.BeginOffer(out bool hasPending)
+    internal long BeginOffer(out bool hasPending)
     {
         Shard.MessagesReceived++;
         hasPending = Outbound.Queued > 0;
         return Outbound.Queued + Outbound.BytesSent;
     }
 
-    bool IDriverHost.HasFilledQueue(long mark) => Outbound.Queued is var queued && queued > HoldMark
-        && queued + Outbound.BytesSent > mark && Shard.Host.BackPressure;
+    internal bool HasFilledQueue(long mark) => Outbound.Queued is var queued && queued > HoldMark
+        && queued + Outbound.BytesSent > mark;
 
-    void IDriverHost.HoldBack(bool untilEmpty) => HoldBack(untilEmpty);
-
-    private void HoldBack(bool untilEmpty)
+    internal void HoldBack(bool untilEmpty)
     {
         // For "until empty", it does not help if a part of the queue is sent.
         _tenancy.GoesOnAt = untilEmpty ? 0 : Math.Max(0, (HoldMark / 4) - 1);
@@ -115,7 +93,7 @@ internal sealed partial class Connection : IDriverHost
         Open(ReceiveGate.BackPressure);
         Loop.Schedule(this);
         // Last, because the session may run on the pool at once, and must not find the hold of the connection.
-        Strand?.ReleaseBackPressure();
+        Pool?.Strand.Release(ReceiveGate.BackPressure);
     }
 
     // ------------------------------------------------------------------ received data
@@ -134,7 +112,7 @@ internal sealed partial class Connection : IDriverHost
     /// <param name="room">Capacity of the engine's block.</param>
     internal int MuchFrom(int room) =>
         IsPiped ? Duct.FromBytes
-        : Strand is not null && _tenancy.Tls is null ? StrandBlock.ReceivedFromBytes
+        : Pool is not null && _tenancy.Tls is null ? StrandBlock.ReceivedFromBytes
         : Session.LendsRoom ? PipeSegments.BulkBytes
         : TakesLargeBlocks ? room : int.MaxValue;
 
@@ -146,12 +124,12 @@ internal sealed partial class Connection : IDriverHost
     {
         if (!IsReading || _tenancy.Tls is not null || State != ConnectionState.Open) return null;
         bool isNext = UnreadCount == 0;
-        if (Strand is { } strand) return isNext ? strand : null;
+        if (Pool is { } pool) return isNext ? pool : null;
         return isNext && Session.LendsRoom ? Session : TakesLargeBlocks ? large : null;
     }
 
     /// <summary>
-    /// Called when the engine has received data for the pool by <see cref="BulkBuffer"/>. The connection owns the block.
+    /// Called when the engine has received data for the pool by <see cref="BulkBuffer"/>. It owns the block.
     /// </summary>
     internal void CompleteReceive(StrandBlock block)
     {
@@ -173,11 +151,11 @@ internal sealed partial class Connection : IDriverHost
         Loop.CountReceived(block.Length);
         _tenancy.BytesReceived += block.Length;
         Shard.BytesReceived += block.Length;
-        if (Strand!.Add(block)) Shut(ReceiveGate.Pool);
+        if (Pool!.Add(block)) Shut(ReceiveGate.Pool);
         Loop.FlushIfMany();
     }
 
-    /// <summary>Delivers plaintext to the session, or to its strand.</summary>
+    /// <summary>Delivers plaintext to the session, or to the pool.</summary>
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     internal void Deliver(ReadOnlySpan<byte> data)
     {
@@ -189,8 +167,8 @@ internal sealed partial class Connection : IDriverHost
             return;
         }
 
-        if (Strand is not { } strand) _tenancy.Driver.Deliver(this, data);
-        else if (strand.Add(data)) Shut(ReceiveGate.Pool);
+        if (Pool is not { } pool) _tenancy.Driver.Deliver(Here, data);
+        else if (pool.Add(data)) Shut(ReceiveGate.Pool);
         Loop.FlushIfMany();
     }
 
@@ -201,7 +179,7 @@ internal sealed partial class Connection : IDriverHost
     {
         _tenancy.IsReceiving = false;
         // After a reset that was reported to a direct send, a receive returns what looks like the end of the stream.
-        Strand?.TakeOutcome();
+        Pool?.Sends.Direct.TakeOutcome();
         if (_tenancy.Tls is { } tls && TakesInput)
         {
             if (Outbound.Error == 0 || State == ConnectionState.Handshaking)
@@ -242,13 +220,13 @@ internal sealed partial class Connection : IDriverHost
     {
         _tenancy.Life.PeerFinishes();
         _tenancy.Driver.Hold(ReceiveGate.Finished);
-        if (Strand is { } strand)
+        if (Pool is { } pool)
         {
-            strand.Finish();
+            pool.Strand.Finish();
             return;
         }
 
-        if (!_tenancy.Driver.DeliverLast(this) || _tenancy.OfferOwed)
+        if (!_tenancy.Driver.DeliverLast(Here) || _tenancy.OfferOwed)
         {
             if (State != ConnectionState.Open) return;
             _tenancy.Driver.Release(ReceiveGate.Finished);
@@ -332,7 +310,7 @@ internal sealed partial class Connection : IDriverHost
         UpdateReceiving();
     }
 
-    private void Open(ReceiveGate reasons)
+    internal void Open(ReceiveGate reasons)
     {
         if (!_tenancy.Driver.Release(reasons)) return;
         if (IsReading) CountHeldTime(isShut: false);

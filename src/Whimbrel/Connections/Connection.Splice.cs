@@ -16,7 +16,7 @@ internal sealed partial class Connection
     internal Connection? SpliceTarget =>
         State == ConnectionState.Open && MayDeliver
         && !_tenancy.OfferOwed && UnreadCount == 0 && !_tenancy.Driver.HasMinimum
-            && _tenancy.Tls is null && Strand is null && !MayHaveDuplicate ? Session.Piping?.SpliceTarget : null;
+            && _tenancy.Tls is null && Pool is null && !MayHaveDuplicate ? Session.Piping?.SpliceTarget : null;
 
     /// <summary>
     /// True if, as a target, spliced data would be the next on the wire. A socket that other code has an object of may

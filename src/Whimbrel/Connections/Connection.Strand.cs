@@ -47,9 +47,9 @@ internal sealed partial class Connection
     }
 
     /// <summary>A callback filled the queue: nothing is read until it has drained (contract 9).</summary>
-    internal void HoldForStrand(uint generation, bool untilEmpty)
+    internal void HoldForStrand(bool untilEmpty)
     {
-        if (generation != Generation || State != ConnectionState.Open) return;
+        if (State != ConnectionState.Open) return;
         HoldBack(untilEmpty);
         // It may have drained already.
         Loop.Schedule(this);
@@ -60,19 +60,19 @@ internal sealed partial class Connection
     {
         if (generation != Generation || (State != ConnectionState.Open && !IsBeginning)) return;
         ReplaceSession(next);
-        Strand!.PostHandedOver(next, WasConnected);
+        Pool!.TellHandedOver(next, WasConnected);
         LookInNextTurn();
-        if (_tenancy.Life.Heard == Heard.ServerStopping) Strand.Tell(SessionCallback.ServerStopping);
+        if (_tenancy.Life.Heard == Heard.ServerStopping) Pool.Tell(SessionCallback.ServerStopping);
     }
 
     /// <summary>The strand runs here and has nothing left: from now on its session is called at once. False while something is under way that it takes part in.</summary>
-    internal bool TryLeaveStrand(uint generation)
+    internal bool TryLeaveStrand()
     {
-        if (generation != Generation || State != ConnectionState.Open || !WasConnected) return false;
+        if (Pool is null || State != ConnectionState.Open || !WasConnected) return false;
         if (_tenancy.Tls is { IsShaking: true }) return false;
         // First: somebody who posts looks at both, in the other order.
         Session.StartPosts();
-        _tenancy.Strand = null;
+        _tenancy.Pool = null;
         return true;
     }
 }

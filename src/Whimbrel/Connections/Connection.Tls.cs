@@ -70,7 +70,7 @@ internal sealed partial class Connection
         session.AttachByHandOver(this, newcomer);
         _tenancy.Driver.Replace(session);
         ChangeHooks(session);
-        GiveStrand(session);
+        GivePool(session);
         Loop.Engine.SessionBegan(session);
         return true;
     }
@@ -81,7 +81,7 @@ internal sealed partial class Connection
         TakeSends();
         Tell(SessionCallback.Handshaked, Session.Tls);
         // On the pool, StrandHandshaked continues after the callback; until then nothing is delivered.
-        if (Strand is not null) return;
+        if (Pool is not null) return;
         AfterCallback();
         if (State == ConnectionState.Open) Opened();
     }
@@ -90,16 +90,16 @@ internal sealed partial class Connection
     {
         if (!Outbound.Queue.Blocks.IsEmpty) Outbound.MarkDirty();
         // A strand completes the awaiter itself, after it has called its session.
-        if (Strand is not null) Tell(SessionCallback.Handshaked, info);
+        if (Pool is not null) Tell(SessionCallback.Handshaked, info);
         if (State == ConnectionState.Concluding)
         {
-            if (Strand is null) tls.Upgrade!.Done(info);
+            if (Pool is null) tls.Upgrade!.Done(info);
             Drain(tls.Upgrade!.CloseAs);
             return;
         }
 
         LookInNextTurn();
-        if (Strand is null)
+        if (Pool is null)
         {
             Tell(SessionCallback.Handshaked, info);
             tls.Upgrade!.Done(info);
@@ -118,7 +118,7 @@ internal sealed partial class Connection
         if (isNew && !MakeSession(info)) return;
         // On the pool a handshake counts until OnTlsHandshakeCompleted has returned, so that a stop that ends all
         // handshakes finds it.
-        if (tls.Upgrade is not null || Strand is null) tls.LeaveHandshake();
+        if (tls.Upgrade is not null || Pool is null) tls.LeaveHandshake();
         if (tls.Upgrade is not null) UpgradeDone(tls, info);
         else if (!isNew) Greet();
         else if (SayConnecting() && State == ConnectionState.Handshaking) Greet();
@@ -132,10 +132,10 @@ internal sealed partial class Connection
     {
         Outbound.DiscardPlain(tls.PlainUnsent);
         _timers.CancelAll();
-        if (isHandshake) Strand?.EndInput();
+        if (isHandshake) Pool?.EndInput();
         // Data received before is delivered, as before a reset. After it, the strand calls OnDisconnecting and
         // OnDisconnected.
-        else if (Strand is not null && WasConnected) _tenancy.Life.Hears(Heard.Disconnecting);
+        else if (Pool is not null && WasConnected) _tenancy.Life.Hears(Heard.Disconnecting);
         _tenancy.Driver.ForgetOffer();
         _tenancy.Life.DropPeersEnd();
         if (atOnce || Outbound.Error != 0)
@@ -168,7 +168,7 @@ internal sealed partial class Connection
         if (_tenancy.Tls is not { } tls) return;
         tls.Free();
         _tenancy.Tls = null;
-        if (Strand is null) tls.Upgrade?.Failed(Reason);
+        if (Pool is null) tls.Upgrade?.Failed(Reason);
     }
 
     // ------------------------------------------------------------------ upgrade (contract 16)
@@ -214,7 +214,7 @@ internal sealed partial class Connection
 
         SplitForUpgrade(upgrade);
         UpdateReceiving();
-        Strand!.PostUpgrading(upgrade);
+        Pool!.TellUpgrading();
     }
 
     /// <summary>
@@ -260,7 +260,7 @@ internal sealed partial class Connection
         }
 
         _tenancy.Driver.ForgetOffer();
-        if (Strand is null) upgrade.Rest = _tenancy.Driver.TakeUnread();
+        if (Pool is null) upgrade.Rest = _tenancy.Driver.TakeUnread();
         if (upgrade.Rest.Length > 0 && upgrade.Unread == UnreadBytes.Refuse)
         {
             int count = upgrade.Rest.Length;

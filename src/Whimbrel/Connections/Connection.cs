@@ -47,7 +47,7 @@ internal sealed partial class Connection : Resident, IMailboxReceiver
             ? Reason
             : new CloseReason(Diagnostics.ErrorText.CauseOf(Outbound.Error), Outbound.Error);
 
-    internal bool IsOpen => WasConnected && State == ConnectionState.Open && Strand is not { IsEnded: true };
+    internal bool IsOpen => WasConnected && State == ConnectionState.Open && Pool is not { IsEnded: true };
 
     internal bool WasConnected => _tenancy.Life.WasConnected;
 
@@ -58,8 +58,8 @@ internal sealed partial class Connection : Resident, IMailboxReceiver
     internal bool IsBeginning => State is ConnectionState.Connecting or ConnectionState.Handshaking
         || (State == ConnectionState.Open && !WasConnected);
 
-    /// <summary>Runs the session's callbacks on the pool; null if they run on the loop.</summary>
-    internal Strand? Strand => _tenancy.Strand;
+    /// <summary>The session's side on the pool; null if callbacks run on the loop.</summary>
+    internal PoolSession? Pool => _tenancy.Pool;
 
     /// <summary>True if user code may have duplicated the descriptor, because it has seen it.</summary>
     internal override bool MayHaveDuplicate => WasShared || Shard.Options.CommonSocket.OnCreated is not null;
@@ -99,14 +99,14 @@ internal sealed partial class Connection : Resident, IMailboxReceiver
         Outbound.Begin(shard.Options.CommonLimits);
         shard.Opened++;
         session.Attach(this, id, local, remote);
-        GiveStrand(session);
+        GivePool(session);
         if (!IsNewcomer) Loop.Engine.SessionBegan(session);
     }
 
-    private void GiveStrand(Session session)
+    private void GivePool(Session session)
     {
         if (Shard.Options.Scheduling == Scheduling.ThreadPool && !session.StaysOnLoop)
-            _tenancy.Strand = new Strand(this, session);
+            _tenancy.Pool = new PoolSession(this, session);
     }
 
     /// <summary>
@@ -192,10 +192,10 @@ internal sealed partial class Connection : Resident, IMailboxReceiver
         CountHeldTime(isShut: true);
         Shard.Members.Add(this);
         Session.SetConnectedAt(Loop.Engine.UtcNow);
-        if (Strand is { } strand)
+        if (Pool is { } pool)
         {
-            strand.ConnectedHost = ConnectedHost;
-            strand.PostConnected(Session);
+            pool.ConnectedHost = ConnectedHost;
+            pool.TellConnected(Session);
         }
         else
         {
@@ -216,9 +216,9 @@ internal sealed partial class Connection : Resident, IMailboxReceiver
     /// </summary>
     internal bool Tell(SessionCallback callback, object? argument = null)
     {
-        if (Strand is { } strand)
+        if (Pool is { } pool)
         {
-            strand.Tell(callback, argument);
+            pool.Tell(callback, argument);
             return false;
         }
 
@@ -227,10 +227,10 @@ internal sealed partial class Connection : Resident, IMailboxReceiver
     }
 
     private void Call(SessionCallback callback, object? argument = null) =>
-        _tenancy.Driver.Call(this, callback, argument);
+        _tenancy.Driver.Call(Here, callback, argument);
 
     /// <summary>Carries out requests of a callback that must not take effect inside it.</summary>
-    private void AfterCallback()
+    internal void AfterCallback()
     {
         while (HasNext && (State == ConnectionState.Open || IsBeginning) && MaySwitch())
             SwitchSession();
@@ -264,7 +264,7 @@ internal sealed partial class Connection : Resident, IMailboxReceiver
         }
 
         if (WasConnected) Session.StartPosts();
-        Exception? thrown = SessionDriver.CallHandedOver(this, old, WasConnected);
+        Exception? thrown = SessionDriver.CallHandedOver(Here, old, WasConnected);
         // Also if the connection has ended meanwhile, because the next session must begin before it ends. Before the
         // connection is open, OnConnected is still to come, and the next session gets it.
         if (WasConnected) Call(SessionCallback.ConnectedByHandOver);
@@ -275,7 +275,7 @@ internal sealed partial class Connection : Resident, IMailboxReceiver
         if (_tenancy.Life.Heard == Heard.ServerStopping && State == ConnectionState.Open)
             Call(SessionCallback.ServerStopping);
         if (State != ConnectionState.Open || UnreadCount == 0 || IsUpgrading) return;
-        if (!HasNext && MayOffer) _tenancy.Driver.OfferUnread(this);
+        if (!HasNext && MayOffer) _tenancy.Driver.OfferUnread(Here);
         else _tenancy.Driver.OfferAgain();
     }
 
@@ -320,7 +320,7 @@ internal sealed partial class Connection : Resident, IMailboxReceiver
         if (timer.PeriodMs == 0) _timers.Remove(timer);
         if (State != ConnectionState.Open || timer.IsCancelled) return;
         if (timer.IsQueued) return; // its last firing is queued for the pool
-        timer.IsQueued = Strand is not null;
+        timer.IsQueued = Pool is not null;
         if (Tell(SessionCallback.Timer, timer)) AfterCallback();
     }
 
@@ -437,7 +437,7 @@ internal sealed partial class Connection : Resident, IMailboxReceiver
         if (_tenancy.Driver.OffersAgain && !IsUpgrading && MayOffer)
         {
             _tenancy.Driver.ForgetOffer();
-            _tenancy.Driver.OfferUnread(this);
+            _tenancy.Driver.OfferUnread(Here);
             if (State != ConnectionState.Open) return;
         }
 

@@ -41,7 +41,7 @@ internal enum ConnectionState : byte
 }
 
 /// <summary>
-/// Reasons for which nothing is delivered to the session, or, on the connection, for which it is not read (contract 10).
+/// Reasons for which nothing is delivered to the session, or for which the connection is not read (contract 10).
 /// </summary>
 [Flags]
 internal enum ReceiveGate : ushort

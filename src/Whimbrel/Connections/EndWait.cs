@@ -50,6 +50,6 @@ internal sealed class EndWait : Completion<CloseReason>, IEndWait
 
     private protected override void AwaitedApart(Strand strand)
     {
-        if (_session is not null && strand.Runs(_session)) strand.BlocksOnEnd(this);
+        if (_session is not null) strand.BlocksOnEndOf(_session, this);
     }
 }

@@ -8,7 +8,7 @@ namespace Whimbrel.Connections;
 
 /// <summary>
 /// Sends of other threads (contracts 5, 6, 7): reserved at the call, appended to the inbox, and queued here when the
-/// loop moves the inbox (docs/design/0071). And direct sends of callbacks on the pool (Strand.Sending.cs).
+/// loop moves the inbox (docs/design/0071). And direct sends of callbacks on the pool (DirectSend.cs).
 /// </summary>
 internal unsafe partial struct OutboundQueue
 {
@@ -31,12 +31,12 @@ internal unsafe partial struct OutboundQueue
         int length = checked(head.Length + body.Length);
         SendResult result = TryReserveForeign(length, generation, mayWait);
         if (result != SendResult.Queued) return result;
-        Strand? strand = length == 0 ? null : Strand.CurrentOf(_connection, generation);
-        if (strand is not null && strand.TrySendLarge(head, body)) return SendResult.Queued;
-        result = Loop.Mailbox.PostSend(_connection, generation, head, body, mayWait, isHeld: strand is not null);
+        PoolSends? sends = length == 0 ? null : Strand.CurrentOf(_connection, generation)?.Sends;
+        if (sends is not null && sends.TrySendLarge(head, body)) return SendResult.Queued;
+        result = Loop.Mailbox.PostSend(_connection, generation, head, body, mayWait, isHeld: sends is not null);
         if (result != SendResult.Queued) TakeBackForeign(length, generation);
         // A caller that awaits the send may continue for a while before the callback returns.
-        else if (strand is not null) strand.Sent(length, leaves: mayWait);
+        else if (sends is not null) sends.Sent(length, leaves: mayWait);
         return result;
     }
 
@@ -93,7 +93,7 @@ internal unsafe partial struct OutboundQueue
                 // A callback on the pool may wait, and so the system is offered first what it has sent (contract 9).
                 if (!mayWait && !wasOffered && Strand.CurrentOf(_connection, generation) is { } strand)
                 {
-                    strand.OfferQueue(length);
+                    strand.Sends.OfferQueue(length);
                     wasOffered = true;
                     continue;
                 }
@@ -346,7 +346,7 @@ internal unsafe partial struct OutboundQueue
         MarkDirty();
     }
 
-    // ------------------------------------------------------------------ direct sends of a strand (Strand.Sending.cs)
+    // ------------------------------------------------------------------ direct sends of a strand (DirectSend.cs)
 
     /// <summary>
     /// Sends memory of a callback without blocking. Returns the number of bytes that the kernel has accepted, or a

@@ -75,7 +75,7 @@ internal unsafe partial struct OutboundQueue
             if (result != SendResult.Full) return null;
         }
 
-        if (!onLoop) Strand.CurrentOf(_connection, generation)?.LoseRoom();
+        if (!onLoop) Strand.CurrentOf(_connection, generation)?.Sends.LoseRoom();
         SendOperation operation = SendOperation.Take(Loop);
         operation.Begin(_connection, generation, head, body, tail, file, length, mayBeTakenBack);
         OperationBegins();
@@ -235,7 +235,7 @@ internal unsafe partial struct OutboundQueue
     {
         if (!Loop.IsCurrent)
         {
-            return (Strand.CurrentOf(_connection, generation)?.MaySendOn(length) ?? true)
+            return (Strand.CurrentOf(_connection, generation)?.Sends.MaySendOn(length) ?? true)
                 && _queue.ChargedFromElsewhere() <= SendPace.MostPending;
         }
 

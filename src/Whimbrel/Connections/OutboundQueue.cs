@@ -82,7 +82,7 @@ internal unsafe partial struct OutboundQueue
 
     private Session Session => _connection.Session;
 
-    private Strand? Strand => _connection.Strand;
+    private PoolSession? Pool => _connection.Pool;
 
     private TlsTransport? Tls => _connection.Tls;
 
@@ -647,7 +647,7 @@ internal unsafe partial struct OutboundQueue
     /// </summary>
     internal void SettleStrand()
     {
-        if (Strand is { HasSent: true } strand) strand.Settle();
+        if (Pool is { Sends.Direct: { IsActive: true } direct }) direct.Settle();
     }
 
     /// <summary>Discards everything but plaintext that is on the wire queue already, and ends what waits.</summary>

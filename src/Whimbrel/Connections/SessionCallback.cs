@@ -25,21 +25,21 @@ internal sealed class SessionCallback(string name, Action<Session, object?> call
         // Posted in the data lane with the requests of the callback: its Close is there, and the control lane would be
         // faster.
         Returned =
-            static (strand, _) => strand.GoOn(static (connection, hasEnded) => connection.StrandConnecting(hasEnded)),
+            static (pool, _) => pool.OnLoop(static (connection, hasEnded) => connection.StrandConnecting(hasEnded)),
     };
 
     internal static readonly SessionCallback Handshaking = new("OnTlsHandshakeStarting",
         static (session, _) => session.CallTlsHandshakeStarting())
     {
         Returned =
-            static (strand, _) => strand.GoOn(static (connection, hasEnded) => connection.StrandHandshaking(hasEnded)),
+            static (pool, _) => pool.OnLoop(static (connection, hasEnded) => connection.StrandHandshaking(hasEnded)),
     };
 
     /// <summary>Argument: the TlsInfo.</summary>
     internal static readonly SessionCallback Handshaked = new("OnTlsHandshakeCompleted",
         static (session, _) => session.CallTlsHandshakeCompleted())
     {
-        Returned = static (strand, info) => strand.HandshakedReturned((TlsInfo)info!),
+        Returned = static (pool, info) => pool.HandshakedReturned((TlsInfo)info!),
     };
 
     internal static readonly SessionCallback Connected = new("OnConnected",
@@ -61,7 +61,7 @@ internal sealed class SessionCallback(string name, Action<Session, object?> call
     internal static readonly SessionCallback PeerFinished = new("OnEndOfStream",
         static (session, _) => session.CallEndOfStream())
     {
-        Returned = static (strand, _) => strand.GoOn(static (connection, _) => connection.StrandFinished()),
+        Returned = static (pool, _) => pool.OnLoop(static (connection, _) => connection.StrandFinished()),
     };
 
     internal static readonly SessionCallback Sent = new("OnSent", static (session, _) => session.CallSent());
@@ -72,8 +72,8 @@ internal sealed class SessionCallback(string name, Action<Session, object?> call
     internal static readonly SessionCallback Drained = new("OnDrained", static (session, _) => session.CallDrained())
     {
         Bit = 1 << s_bits++,
-        IsDue = static (strand, _) => !strand.IsEnded
-            && strand.Session.PendingBytes <= strand.Session.LowWaterMarkBytes,
+        IsDue = static (pool, _) => !pool.IsEnded
+            && pool.Session.PendingBytes <= pool.Session.LowWaterMarkBytes,
     };
 
     internal static readonly SessionCallback ServerStopping = new("OnServerStopping",
@@ -85,19 +85,19 @@ internal sealed class SessionCallback(string name, Action<Session, object?> call
     {
         IsDue = static (_, _) => true,
         Behind = static (host, session, reason, _) => host.SessionDisconnecting(session, ReasonOf(session, reason)),
-        Returned = static (strand, _) => strand.SaidDisconnecting = true,
+        Returned = static (pool, _) => pool.SaidDisconnecting = true,
     };
 
     /// <summary>Argument: the timer, of which one firing is queued at a time.</summary>
     internal static readonly SessionCallback Timer = new("OnTimer",
         static (session, timer) => session.CallTimer((LoopTimer)timer!))
     {
-        IsDue = static (strand, of) =>
+        IsDue = static (pool, of) =>
         {
             LoopTimer timer = (LoopTimer)of!;
             bool isDue = timer.IsQueued;
             timer.IsQueued = false;
-            return isDue && !strand.IsEnded && !strand.IsSwitching && !timer.IsCancelled;
+            return isDue && !pool.IsEnded && !pool.IsSwitching && !timer.IsCancelled;
         },
     };
 
@@ -119,7 +119,7 @@ internal sealed class SessionCallback(string name, Action<Session, object?> call
     /// On the pool: decides whether the callback still runs when it is dequeued. Null: unless the session has ended the
     /// connection.
     /// </summary>
-    internal Func<Strand, object?, bool>? IsDue { get; init; }
+    internal Func<PoolSession, object?, bool>? IsDue { get; init; }
 
     /// <summary>
     /// Calls the host after the callback has returned or thrown; the last argument is true if the connection is ending.
@@ -130,7 +130,7 @@ internal sealed class SessionCallback(string name, Action<Session, object?> call
     /// On the pool: called after the callback, or instead of it if it was no longer due. On the loop the calling code
     /// continues by itself.
     /// </summary>
-    internal Action<Strand, object?>? Returned { get; init; }
+    internal Action<PoolSession, object?>? Returned { get; init; }
 
     /// <summary>
     /// Returns the OnTimeout callback; argument: a <see cref="PassedLimit"/>. One for each limit: while a callback
@@ -149,10 +149,10 @@ internal sealed class SessionCallback(string name, Action<Session, object?> call
     {
         Bit = 1 << s_bits++,
         // A phase timeout is reported unless the session has entered another phase by then.
-        IsDue = static (strand, of) =>
+        IsDue = static (pool, of) =>
         {
             PassedLimit passed = (PassedLimit)of!;
-            if (strand.IsEnded || strand.IsSwitching || !ReferenceEquals(strand.Session.Limits, passed.Limits))
+            if (pool.IsEnded || pool.IsSwitching || !ReferenceEquals(pool.Session.Limits, passed.Limits))
                 return false;
             return passed.Reason.Cause != CloseCause.PhaseTimeout || !passed.Limits.HasMovedOn;
         },

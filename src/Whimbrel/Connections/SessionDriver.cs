@@ -6,9 +6,8 @@ namespace Whimbrel.Connections;
 
 /// <summary>
 /// Delivery to the session of one connection, for loop and pool: unread data and minimum bytes (contract 3), exceptions
-/// (4), back-pressure (9), holds (10), the peer's FIN (11) and hand-over (15). The owner (<see cref="IDriverHost"/>) is
-/// the executor: the connection calls the driver on its loop, a strand calls it on the pool. Next: Strand.cs for the
-/// pool, Connection.Receive.cs for the loop.
+/// (4), back-pressure (9), holds (10), the peer's FIN (11) and hand-over (15). The connection calls it on its loop
+/// (Connection.Receive.cs), or the strand on the pool (PoolSession.cs). <see cref="DriverHost"/> has the differences.
 /// </summary>
 /// <remarks>
 /// Session's thread. On the pool, other threads change the holds under the lock of the strand.
@@ -80,7 +79,7 @@ internal struct SessionDriver
     // ------------------------------------------------------------------ received data
 
     /// <summary>Passes received data to the session, together with data that it has left unread.</summary>
-    internal void Deliver(IDriverHost host, ReadOnlySpan<byte> data)
+    internal void Deliver(DriverHost host, ReadOnlySpan<byte> data)
     {
         if (Gate != ReceiveGate.None)
         {
@@ -103,7 +102,7 @@ internal struct SessionDriver
     }
 
     /// <summary>Passes unread data to the session again, if it is enough for the session.</summary>
-    internal void OfferUnread(IDriverHost host)
+    internal void OfferUnread(DriverHost host)
     {
         if (_unread.Length == 0 || (_unread.Length < _minimum && !host.IsPeerDone)) return;
         int taken = Offer(host, _unread.Span);
@@ -113,7 +112,7 @@ internal struct SessionDriver
     }
 
     /// <summary>One call of OnData, with back-pressure (contract 9).</summary>
-    private int Offer(IDriverHost host, ReadOnlySpan<byte> data)
+    private int Offer(DriverHost host, ReadOnlySpan<byte> data)
     {
         _minimum = 0;
         _hasSeenQueue = false;
@@ -144,12 +143,12 @@ internal struct SessionDriver
         return taken;
     }
 
-    private void AfterOffer(IDriverHost host, int taken)
+    private void AfterOffer(DriverHost host, int taken)
     {
-        if (!host.IsOver && taken == 0 && _unread.Length >= host.Shard.Options.CommonLimits.UnreadBytes
+        if (!host.IsOver && taken == 0 && _unread.Length >= host.Host.Options.CommonLimits.UnreadBytes
             && !IsHeld(ReceiveGate.Reader))
         {
-            host.Shard.Host.NoteUnreadLimit(Session, _unread.Length);
+            host.Host.NoteUnreadLimit(Session, _unread.Length);
             host.AbortWith(new CloseReason(CloseCause.UnreadLimit));
         }
 
@@ -160,7 +159,7 @@ internal struct SessionDriver
     /// Passes the last data to the session, without a minimum. Returns false if the session pauses, hands over or ends
     /// the connection then, or if data is to be passed again: the FIN waits.
     /// </summary>
-    internal bool DeliverLast(IDriverHost host)
+    internal bool DeliverLast(DriverHost host)
     {
         Debug.Assert(host.IsPeerDone, "no more data follows");
         if (_minimum > 0) OfferUnread(host);
@@ -184,7 +183,7 @@ internal struct SessionDriver
     /// Calls one override, then the host of the session. An exception is passed to OnError and ends this connection
     /// only (contract 4).
     /// </summary>
-    internal void Call(IDriverHost host, SessionCallback callback, object? argument)
+    internal void Call(DriverHost host, SessionCallback callback, object? argument)
     {
         Session session = Session;
         Exception? thrown = null;
@@ -200,12 +199,12 @@ internal struct SessionDriver
 
         host.Leave();
         if (thrown is not null) Fail(host, thrown, callback.Name);
-        callback.Behind?.Invoke(host.Shard.Host, session, argument, host.IsOver);
+        callback.Behind?.Invoke(host.Host, session, argument, host.IsOver);
         host.Flush();
     }
 
     /// <summary>Calls OnError, then ends the connection. Exceptions of OnError are caught too.</summary>
-    internal void Fail(IDriverHost host, Exception exception, string callback)
+    internal void Fail(DriverHost host, Exception exception, string callback)
     {
         host.Enter("OnError");
         CallError(host, Session, exception, callback);
@@ -216,7 +215,7 @@ internal struct SessionDriver
         }
         catch (Exception second)
         {
-            host.Loop.Engine.ReportException("EndAfterException", second);
+            host.Engine.ReportException("EndAfterException", second);
             host.AbortWith(new CloseReason(CloseCause.UserException, 0, exception));
         }
 
@@ -224,7 +223,7 @@ internal struct SessionDriver
         host.Flush();
     }
 
-    private static void CallError(IDriverHost host, Session session, Exception exception, string callback)
+    private static void CallError(DriverHost host, Session session, Exception exception, string callback)
     {
         try
         {
@@ -232,7 +231,7 @@ internal struct SessionDriver
         }
         catch (Exception second)
         {
-            host.Loop.Engine.ReportOnErrorThrew(session, callback, exception, second);
+            host.Engine.ReportOnErrorThrew(session, callback, exception, second);
         }
     }
 
@@ -259,7 +258,7 @@ internal struct SessionDriver
     }
 
     /// <summary>The last callbacks of a session that has handed over. Returns the exception of the last one.</summary>
-    internal static Exception? CallHandedOver(IDriverHost host, Session old, bool wasConnected)
+    internal static Exception? CallHandedOver(DriverHost host, Session old, bool wasConnected)
     {
         CloseReason reason = new(CloseCause.HandedOver);
         Exception? thrown = wasConnected
@@ -271,12 +270,12 @@ internal struct SessionDriver
     }
 
     /// <summary>The last callback of a session.</summary>
-    internal static Exception? CallLast(IDriverHost host, Session session, CloseReason reason, bool wasConnected) =>
+    internal static Exception? CallLast(DriverHost host, Session session, CloseReason reason, bool wasConnected) =>
         wasConnected
             ? CallEnd(host, "OnDisconnected", static (s, r) => s.CallDisconnected(r), session, reason)
             : CallEnd(host, "OnConnectFailed", static (s, r) => s.CallConnectFailed(r), session, reason);
 
-    private static Exception? CallEnd(IDriverHost host, string name, Action<Session, CloseReason> callback,
+    private static Exception? CallEnd(DriverHost host, string name, Action<Session, CloseReason> callback,
         Session session, CloseReason reason)
     {
         Exception? thrown = null;

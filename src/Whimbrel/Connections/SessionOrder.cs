@@ -28,7 +28,7 @@ internal static class SessionOrder
         if (left is null) return work;
         if (!work.IsCompleted)
         {
-            Completion<T> done = new(left.Engine);
+            Completion<T> done = new(left.Owner.Loop.Engine);
             ValueTask<T> task = done.Task;
             _ = FollowAsync(work, done);
             work = task;
@@ -44,7 +44,7 @@ internal static class SessionOrder
         if (left is null) return work;
         if (!work.IsCompleted)
         {
-            Completion<bool> done = new(left.Engine);
+            Completion<bool> done = new(left.Owner.Loop.Engine);
             ValueTask task = done.PlainTask;
             _ = FollowAsync(WithResult(work), done);
             work = task;

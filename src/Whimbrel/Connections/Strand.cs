@@ -1,101 +1,68 @@
-using Whimbrel.Buffers;
-using Whimbrel.Diagnostics;
+using System.Diagnostics;
 using Whimbrel.Engines;
 
 namespace Whimbrel.Connections;
 
 /// <summary>
-/// The callbacks of one connection's sessions on the thread pool, one after the other (contract 14). The loop puts in
-/// what has happened; a pool thread takes it out in order and runs the session. Its sends go to the inbox of the
-/// connection. Serves one tenancy of a connection and is not used again.
+/// Serial executor of one connection's callbacks on the thread pool (contract 14). Any thread posts events, and the
+/// loop adds received data. One pool thread at a time takes them in order and runs them (<see cref="PoolSession"/>).
+/// Serves one use of a connection, and is not reused.
 /// </summary>
 /// <remarks>
-/// Order: events (connected, timers, continuations) first, then received bytes, then the peer's FIN, then the end.
-/// Bytes that wait when the peer resets are delivered before the end, unless the session paused or ended it.
-/// Limit: with <see cref="HoldAboveBytes"/> undelivered the connection is not read; it is read again below half.
-/// Threads: members say who calls them. What <c>_gate</c> guards is written by both sides; the rest belongs to the pool
-/// thread that runs the strand now.
+/// Order: events (callbacks, continuations, posts), unread data that is passed again, received data, the peer's FIN,
+/// the end. Data received before a reset is delivered before the end, unless the session has paused or closed.
+/// The lock guards everything that two threads write: the queue, and the holds of the driver.
 /// </remarks>
-internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome, IReceiveBuffer, IDriverHost
+internal sealed class Strand : IThreadPoolWorkItem
 {
-    internal const int HoldAboveBytes = 128 * 1024;
-
-    /// <summary>The same while all strands of the loop hold much together.</summary>
-    private const int HoldSoonerAboveBytes = 64 * 1024;
-
-    private int HoldMark => _loop.StrandBlocks.IsMuchHeld ? HoldSoonerAboveBytes : HoldAboveBytes;
-
-    /// <summary>Then others have a turn.</summary>
+    /// <summary>After this number of steps, other work items of the pool run.</summary>
     private const int StepsPerRun = 64;
 
     [ThreadStatic]
     private static Strand? t_current;
 
-    private readonly Connection _connection;
-    private readonly uint _generation;
-    private readonly ConnectionHost _host;
-    private readonly HostShard _shard;
     private readonly Loop _loop;
+    private StrandStart _start;
+    private readonly Strand _main; // this one, unless this one runs continuations of a session that was replaced
     private readonly Lock _gate = new();
 
-    // ---- guarded by _gate
-    private StrandEvent[] _events = new StrandEvent[2];
-    private int _firstEvent;
-    private int _eventCount;
-    private StrandBlock? _firstBlock;
-    private StrandBlock? _lastBlock;
-    private int _waitingBytes;
-    private StrandBlock? _incoming; // what the engine receives into now; loop's thread
-    private StrandBlock? _own; // what is received into the session's own memory
-    private bool _ownIsOut;
+    // ---- under the lock
+    private StrandQueue _queue;
+    private Session? _taker; // session whose posts are accepted
+    private Strand? _late; // for continuations of the session before, when callbacks run on the loop
     private bool _isScheduled;
-    private bool _gateIsShut;
-    private bool _finishPending;
-    private bool _lastPending;
-    private bool _isGone;
-    private List<IEndWait>? _blockedOnEnd;
-    private bool _wasConnected;
-    private CloseReason _reason;
-    private volatile bool _isEnded;
-    private Session? _taker; // whom posts are taken for: behind everything that is queued
+    private volatile bool _isOnLoop;
 
-    // ---- the running pool thread's
-    private SessionDriver _driver; // other threads change its holds, under the gate
-    private OfferedBytes _offered;
-    private bool _isPeerDone;
-    private bool _isSwitching;
-    private long _awaitedBytes; // of awaited sends in this run
-    private CloseReason _firstEnd;
-    private volatile string? _running;
-    private volatile bool _isOffering;
-    private int _untold; // the bits of callbacks that wait once; both sides, interlocked
-
-    internal Strand(Connection connection, Session session)
+    internal Strand(PoolSession owner, Loop loop, Strand? main = null)
     {
-        _connection = connection;
-        _generation = connection.Generation;
-        _host = connection.Host;
-        _shard = connection.Shard;
-        _loop = connection.Loop;
-        _dispatcher = _host.Options.Dispatcher;
-        _driver.Begin(session, ReceiveGate.None);
-        _loop.StrandStarted(this);
+        Owner = owner;
+        _loop = loop;
+        _start = new StrandStart(owner.Host, loop);
+        _main = main ?? this;
+        _queue = new StrandQueue(loop.StrandBlocks);
     }
 
-    private enum Step : byte
-    {
-        None,
-        Event,
-        Block,
-        Offer,
-        Finish,
-        Last,
-    }
-
-    /// <summary>The strand that runs on this thread, or null.</summary>
+    /// <summary>Strand that runs on this thread, or null.</summary>
     internal static Strand? Current => t_current;
 
-    /// <summary>Another strand, or none, is this thread's for a while; gives the one before. For threads that stand for several, and for who leaves the order (<see cref="SessionOrder"/>).</summary>
+    internal PoolSession Owner { get; }
+
+    /// <summary>True if nothing is running or queued. Any thread; the value may be outdated when it returns.</summary>
+    internal bool IsIdle => !Volatile.Read(ref _isScheduled);
+
+    /// <summary>True if it is idle and nothing waits. Any thread; the value may be outdated when it returns.</summary>
+    internal bool IsEmpty => IsIdle && _queue.IsEmpty;
+
+    /// <summary>Number of received bytes that wait for their callback. Any thread; may be outdated.</summary>
+    internal int WaitingBytes => _queue.Bytes;
+
+    /// <summary>True if callbacks run on the loop again, because a stream or pipe has taken over.</summary>
+    internal bool IsOnLoop => _isOnLoop;
+
+    /// <summary>
+    /// Replaces the strand of this thread, and returns the previous one: for threads that act as another one, and for
+    /// code outside the order of the session (<see cref="SessionOrder"/>).
+    /// </summary>
     internal static Strand? Exchange(Strand? strand)
     {
         Strand? outer = t_current;
@@ -103,738 +70,226 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome, IR
         return outer;
     }
 
-    /// <summary>The session ended the connection: nothing but the last callback follows. Any thread.</summary>
-    internal bool IsEnded => _isEnded;
+    /// <summary>Session on the pool that runs on this thread, if it is the one of this use of the connection.</summary>
+    internal static PoolSession? CurrentOf(Connection connection, uint generation) =>
+        t_current is { _isOnLoop: false, Owner: var owner } && owner.Serves(connection, generation) ? owner : null;
 
-    internal bool SaidDisconnecting { get; set; }
+    /// <summary>Callback that runs, as in messages; null if there is none, or if it is of another host.</summary>
+    internal string? RunningTextFor(ConnectionHost? host) =>
+        host is null || Owner.IsOf(host) ? Owner.RunningText : null;
 
-    internal int UnreadCount => _driver.UnreadCount;
+    /// <summary>Sends now what the running callback has queued. Its thread.</summary>
+    internal void Flush() => Owner.Sends.Flush();
 
-    /// <summary>Of bytes that the running callback was given. The thread that runs it.</summary>
-    internal Span<byte> Writable(ReadOnlySpan<byte> received) => _offered.Writable(received);
-
-    internal Engine Engine => _loop.Engine;
-
-    /// <summary>Nothing is there to run. Any thread; may have changed when it returns.</summary>
-    internal bool IsIdle => !Volatile.Read(ref _isScheduled);
-
-    /// <summary>Received bytes wait for their callback, are in one, or with who reads for the session. Any thread; may have changed when it returns.</summary>
-    internal bool IsTaking =>
-        _isOffering || Volatile.Read(ref _waitingBytes) > 0 || _driver.IsHeld(ReceiveGate.Reader | ReceiveGate.Callback);
-
-    /// <summary>The running strand, if it is the one of this tenancy.</summary>
-    internal static Strand? CurrentOf(Connection connection, uint generation) =>
-        t_current is { _isHome: false } strand && ReferenceEquals(strand._connection, connection)
-        && strand._generation == generation ? strand : null;
-
-    /// <summary>Whose callbacks it runs now. Its own thread.</summary>
-    internal Session Session => _driver.Session;
-
-    internal bool Runs(Session session) => ReferenceEquals(_driver.Session, session) && !_isHome;
-
-    internal bool Serves(uint generation) => _generation == generation;
-
-    internal bool IsOf(ConnectionHost host) => ReferenceEquals(_host, host);
-
-    /// <summary>The callback that runs now, or that nobody has begun to run, as in messages; null when there is none. Any thread; true a moment ago.</summary>
-    internal string? RunningText =>
-        _isHome ? null
-        : _running is { } callback ? _driver.Session.TextOf(callback)
-        : IsIdle ? null
-        : _driver.Session.TextOf(
-            _dispatcher is null ? "What waits for a thread of the pool" : "What waits for the Dispatcher");
-
-    // ------------------------------------------------------------------ what the loop puts in
-
-    /// <summary>A callback takes its turn. Loop's thread.</summary>
-    internal void Tell(SessionCallback callback, object? argument = null)
+    /// <summary>Completes the wait when the connection of this session is gone. In a callback that may block.</summary>
+    internal void BlocksOnEndOf(Session session, IEndWait wait)
     {
-        if (callback.Bit == 0 || (Interlocked.Or(ref _untold, callback.Bit) & callback.Bit) == 0)
-            Post(new StrandEvent(StrandEventKind.Callback, callback, argument));
+        if (Owner.Runs(session)) Owner.BlocksOnEnd(wait);
     }
 
-    internal void PostConnected(Session session) =>
-        Post(new StrandEvent(StrandEventKind.Callback, SessionCallback.Connected, null), session);
+    // ------------------------------------------------------------------ adding
 
-    /// <summary>The loop takes what it receives for cipher text from now on.</summary>
-    internal void PostUpgrading(TlsUpgrade upgrade) => Post(new StrandEvent(StrandEventKind.Upgrading, upgrade, null));
+    /// <summary>Adds an event. Any thread.</summary>
+    /// <param name="item">Event.</param>
+    /// <param name="taker">Session whose posts are accepted from here on; null for no change.</param>
+    internal void Post(in StrandEvent item, Session? taker = null)
+    {
+        using Entry entry = new(this);
+        _queue.Add(item);
+        if (taker is not null) _taker = taker;
+    }
 
-    internal void PostHandedOver(Session next, bool wasConnected) =>
-        Post(new StrandEvent(StrandEventKind.HandedOver, next, null), wasConnected ? next : null);
+    /// <summary>Adds a post to the session (contract 18). Returns false if it is not accepted. Any thread.</summary>
+    internal bool TryPost(in StrandEvent item, Session taker)
+    {
+        using Entry entry = new(this);
+        if (!ReferenceEquals(_taker, taker)) return false;
+        _queue.Add(item);
+        return true;
+    }
 
-    /// <summary>Something awaited in a callback goes on. Any thread.</summary>
+    /// <summary>Adds the continuation of an await in a callback. Any thread.</summary>
     internal void PostContinuation(Action<object?> continuation, object? state)
     {
-        StrandEvent item = new(StrandEventKind.Continuation, continuation, state);
-        bool isLate;
-        bool start;
-        // tidy: allowed because this is where a loop and the pool meet; a few instructions, never nested
-        lock (_gate)
+        StrandEvent item = new(StrandEvent.Continuation, continuation, state);
+        Strand? late;
+        using (new Entry(this))
         {
-            isLate = _isHome;
-            if (!isLate) AddEvent(item);
-            start = isLate ? AddLate(item) : TrySchedule();
+            late = _late;
+            if (late is null) _queue.Add(item);
         }
 
-        if (!start) return;
-        if (isLate) StartOnPool();
-        else Start();
-    }
-
-    /// <summary>Something posted to the session (contract 18). False when its last callback is queued already, or was. Any thread.</summary>
-    internal bool TryPostCall(Session session, Delegate action, object? state)
-    {
-        bool start;
-        // tidy: allowed because this is where a loop and the pool meet; a few instructions, never nested
-        lock (_gate)
-        {
-            if (!ReferenceEquals(_taker, session)) return false;
-            AddEvent(new StrandEvent(StrandEventKind.Call, action, state));
-            start = TrySchedule();
-        }
-
-        if (start) Start();
-        return true;
-    }
-
-    private void Post(StrandEvent item, Session? taker = null)
-    {
-        bool start;
-        // tidy: allowed because this is where a loop and the pool meet; a few instructions, never nested
-        lock (_gate)
-        {
-            AddEvent(item);
-            if (taker is not null) _taker = taker;
-            start = TrySchedule();
-        }
-
-        if (start) Start();
-    }
-
-    private void AddEvent(StrandEvent item)
-    {
-        if (_eventCount == _events.Length) GrowEvents();
-        _events[(_firstEvent + _eventCount++) % _events.Length] = item;
-    }
-
-    private void GrowEvents()
-    {
-        StrandEvent[] larger = new StrandEvent[_events.Length * 2];
-        for (int i = 0; i < _eventCount; i++) larger[i] = _events[(_firstEvent + i) % _events.Length];
-        _events = larger;
-        _firstEvent = 0;
-    }
-
-    /// <summary>The same with the block that it was received into, which is the strand's from now on. Loop's thread.</summary>
-    internal bool Add(StrandBlock block)
-    {
-        bool start = false;
-        bool shut = false;
-        bool isTaken;
-        // tidy: allowed because this is where a loop and the pool meet; a few instructions, never nested
-        lock (_gate)
-        {
-            isTaken = !_isEnded || _upgrade is not null;
-            if (isTaken)
-            {
-                _waitingBytes += block.Length;
-                Append(block);
-                shut = ShutIfMuch();
-                start = (_driver.Gate == ReceiveGate.None) && TrySchedule();
-            }
-        }
-
-        if (!isTaken) block.Dispose();
-        if (start) Start();
-        return shut;
+        late?.Post(item);
     }
 
     /// <summary>
-    /// The session's own memory for the next receive, when nobody looks at it: no callback runs or waits to, and nothing is unread. Until it is back nothing else is received. Null without any.
-    /// Loop's thread.
+    /// Adds a copy of received data. Returns true if so much waits that the connection must not be read. Loop's thread.
     /// </summary>
-    private StrandBlock? TryTakeOwn()
-    {
-        // Looked at once more: this may be the moment in which the session sets it.
-        if (!_driver.Session.LendsRoom) return null;
-        // tidy: allowed because this is where a loop and the pool meet; a few instructions, never nested
-        lock (_gate)
-        {
-            bool isIdle = !_isScheduled && !_isHome && _firstBlock is null && _eventCount == 0
-                && _driver.Gate == ReceiveGate.None && _driver.UnreadCount == 0;
-            if (!isIdle || _ownIsOut || _driver.Session.OwnMemory is not { Length: >= StrandBlock.ReceivedFromBytes } memory)
-                return null;
-            _ownIsOut = true;
-            if (_own is null || !ReferenceEquals(_own.Bytes, memory)) _own = StrandBlock.OfSession(this, memory);
-            return _own;
-        }
-    }
-
-    /// <summary>The session's own memory, if it has some that nobody looks at now, or a block.</summary>
-    Span<byte> IReceiveBuffer.Get()
-    {
-        _incoming = TryTakeOwn() ?? (_loop.StrandBlocks.IsMuchHeld ? null : _loop.StrandBlocks.TakeLarge());
-        return _incoming is null ? default : _incoming.RoomToReceive;
-    }
-
-    void IReceiveBuffer.Done(Connection connection, Span<byte> received)
-    {
-        StrandBlock block = _incoming!;
-        _incoming = null;
-        block.Length = received.Length;
-        if (received.IsEmpty) block.Dispose();
-        else connection.CompleteReceive(block);
-    }
-
-    /// <summary>The session's own memory is back: its bytes were looked at, or dropped. Any thread.</summary>
-    void IStrandBlockHome.Return(StrandBlock block)
-    {
-        block.Length = 0;
-        // tidy: allowed because this is where a loop and the pool meet; a few instructions, never nested
-        lock (_gate) _ownIsOut = false;
-    }
-
-    /// <summary>Copies what was received. True when so much waits that the connection must not be read; <c>ReleaseStrandHold</c> ends that. Loop's thread.</summary>
     internal bool Add(ReadOnlySpan<byte> data)
     {
-        bool start;
-        bool shut;
-        // tidy: allowed because this is where a loop and the pool meet; a copy of one receive at most, never nested
-        lock (_gate)
-        {
-            // An upgrade that is on its way to the loop asks for them, also when a Close has followed it.
-            if (_isEnded && _upgrade is null) return false;
-            _waitingBytes += data.Length;
-            while (!data.IsEmpty)
-            {
-                if (_lastBlock is null || _lastBlock.Room.IsEmpty) AddBlock();
-                int count = Math.Min(data.Length, _lastBlock!.Room.Length);
-                data[..count].CopyTo(_lastBlock.Room);
-                _lastBlock.Length += count;
-                data = data[count..];
-            }
-
-            shut = ShutIfMuch();
-            start = (_driver.Gate == ReceiveGate.None) && TrySchedule();
-        }
-
-        if (start) Start();
-        return shut;
+        using Entry entry = new(this);
+        return _queue.Add(data);
     }
 
-    private bool ShutIfMuch()
+    /// <summary>Adds received data with its block, which the strand owns from here on. Loop's thread.</summary>
+    internal bool Add(StrandBlock block)
     {
-        if (_waitingBytes < HoldMark || _gateIsShut) return false;
-        _gateIsShut = true;
-        return true;
+        using Entry entry = new(this);
+        return _queue.Add(block);
     }
 
-    private void AddBlock() => Append(_loop.StrandBlocks.Take());
-
-    private void Append(StrandBlock block)
-    {
-        if (_lastBlock is null) _firstBlock = block;
-        else _lastBlock.Next = block;
-        _lastBlock = block;
-    }
-
-    /// <summary>The peer's FIN, after all bytes. Loop's thread.</summary>
+    /// <summary>Adds the peer's FIN, after all data. Any thread.</summary>
     internal void Finish()
     {
-        bool start;
-        // tidy: allowed because this is where a loop and the pool meet; a few instructions, never nested
-        lock (_gate)
-        {
-            _finishPending = true;
-            start = TrySchedule();
-        }
-
-        if (start) Start();
+        using Entry entry = new(this);
+        _queue.AddFinish();
     }
 
-    /// <summary>The connection is gone: the last callback. Loop's thread.</summary>
-    internal void End(CloseReason reason, bool wasConnected)
+    /// <summary>Adds the end, after which no post is accepted. Loop's thread.</summary>
+    internal void End()
     {
-        bool start;
-        List<IEndWait>? blocked;
-        // tidy: allowed because this is where a loop and the pool meet; a few instructions, never nested
-        lock (_gate)
-        {
-            _reason = reason;
-            _wasConnected = wasConnected;
-            _lastPending = true;
-            _taker = null;
-            _isGone = true;
-            blocked = _blockedOnEnd;
-            _blockedOnEnd = null;
-            // The hold of a hand-over stays: it came too late, and who wanted to give the connection away is offered nothing any more.
-            start = TrySchedule();
-        }
-
-        if (start) Start();
-        if (blocked is null) return;
-        foreach (IEndWait wait in blocked) wait.ConnectionIsGone(reason);
-    }
-
-    /// <summary>A callback of this strand may block until the end: it is told when the connection is gone, because the last callback waits for its return.</summary>
-    internal void BlocksOnEnd(IEndWait wait)
-    {
-        // tidy: allowed because this is where a loop and the pool meet; a few instructions, never nested
-        lock (_gate)
-        {
-            if (!_isGone)
-            {
-                (_blockedOnEnd ??= []).Add(wait);
-                return;
-            }
-        }
-
-        wait.ConnectionIsGone(_reason);
-    }
-
-    /// <summary>Nothing is delivered any more but the last callback. Any thread.</summary>
-    internal void EndInput() => _isEnded = true;
-
-    /// <summary>
-    /// The session ends the connection in a callback: what it sent goes first, or is discarded by an abort, and no other
-    /// callback but the last one comes after it. The first cause is kept, although an abort passes a close.
-    /// </summary>
-    internal CloseReason EndHere(CloseReason reason)
-    {
-        EndInput();
-        if (_firstEnd.Cause == CloseCause.None) _firstEnd = reason;
-        return _firstEnd;
-    }
-
-    // ------------------------------------------------------------------ pause and back-pressure
-
-    internal bool IsPaused => _driver.IsHeld(ReceiveGate.User);
-
-    /// <summary>The send queue has drained. Loop's thread.</summary>
-    internal void ReleaseBackPressure() => Release(ReceiveGate.BackPressure);
-
-    /// <summary>Passes unread data again, also data that the running callback leaves. On the strand.</summary>
-    internal void DeliverAgain()
-    {
-        // tidy: allowed because this is where a loop and the pool meet; a few instructions, never nested
-        lock (_gate)
-        {
-            _driver.Release(ReceiveGate.Reader);
-            _driver.OfferAgain();
-        }
+        using Entry entry = new(this);
+        _queue.AddLast();
+        _taker = null;
     }
 
     /// <summary>Stops deliveries. Any thread.</summary>
     internal void Hold(ReceiveGate reason)
     {
-        // tidy: allowed because this is where a loop and the pool meet; a few instructions, never nested
-        lock (_gate) _driver.Hold(reason);
+        using Entry entry = new(this);
+        Owner.Driver.Hold(reason);
     }
 
-    /// <summary>Continues deliveries: unread data is passed again. Any thread.</summary>
-    internal void Release(ReceiveGate reasons)
+    /// <summary>Continues deliveries, and passes unread data again. Any thread.</summary>
+    /// <param name="reasons">Reasons that are over.</param>
+    /// <param name="offersAnyway">True to pass unread data again also if nothing was held.</param>
+    internal void Release(ReceiveGate reasons, bool offersAnyway = false)
     {
-        bool start;
-        // tidy: allowed because this is where a loop and the pool meet; a few instructions, never nested
-        lock (_gate)
-        {
-            if (!_driver.Release(reasons)) return;
-            _driver.OfferAgain();
-            start = TrySchedule();
-        }
-
-        if (start) Start();
+        using Entry entry = new(this);
+        if (Owner.Driver.Release(reasons) || offersAnyway) Owner.Driver.OfferAgain();
     }
 
-    private bool TrySchedule()
+    /// <summary>Takes all received data that waits, as linked blocks. The thread that runs the strand.</summary>
+    internal StrandBlock? TakeBlocks(out bool wasFull)
     {
-        if (_isScheduled) return false;
-        _isScheduled = true;
-        return true;
+        using Entry entry = new(this);
+        return _queue.TakeBlocks(out wasFull);
     }
 
-    // ------------------------------------------------------------------ the pool's side
+    // ------------------------------------------------------------------ running
 
     void IThreadPoolWorkItem.Execute()
     {
-        if (!MayRun()) return;
-        Strand? outer = t_current;
-        t_current = this;
-        _awaitedBytes = 0;
+        if (!_start.MayRun(this)) return;
+        Strand? outer = Exchange(_main);
+        Owner.Sends.BeginRun();
+        bool hasMore;
         try
         {
-            if (_isHome)
-            {
-                RunLate();
-                return;
-            }
-
-            for (int i = 0; i < StepsPerRun && !_isHome; i++)
-            {
-                if (!RunNext()) return;
-            }
+            hasMore = RunSteps(onLoop: false);
         }
         finally
         {
-            t_current = outer;
+            Exchange(outer);
         }
 
-        Start();
+        if (hasMore) Start();
+    }
+
+    /// <summary>Returns true if more is to be run: here, or on the other side.</summary>
+    private bool RunSteps(bool onLoop)
+    {
+        for (int i = 0; i < StepsPerRun && _isOnLoop == onLoop; i++)
+        {
+            if (!RunNext()) return false;
+        }
+
+        return true;
     }
 
     private bool RunNext()
     {
-        Step step;
-        StrandEvent item = default;
-        StrandBlock? block = null;
-        bool open = false;
-        // tidy: allowed because this is where a loop and the pool meet; a few instructions, never nested
+        StrandStep step;
+        // tidy: allowed because loop and pool meet here; a few instructions
         lock (_gate)
         {
-            step = Next();
-            switch (step)
-            {
-                case Step.None:
-                    _isScheduled = false;
-                    return false;
-                case Step.Event:
-                    item = TakeEvent();
-                    break;
-                case Step.Block:
-                    block = TakeBlock(out open);
-                    break;
-                case Step.Offer:
-                    _driver.ForgetOffer();
-                    break;
-                case Step.Finish:
-                    _finishPending = false;
-                    break;
-                case Step.Last:
-                    _lastPending = false;
-                    break;
-            }
+            step = _queue.Take(Owner);
+            _isScheduled = step.Kind != StrandStepKind.None;
         }
 
-        if (open)
-            _loop.PostControl(static (_, c, _, g) => ((Connection)c!).Release(ReceiveGate.Pool, (uint)g), _connection, null,
-                _generation);
-        _running = NameOf(step, item);
-        Run(step, item, block);
-        _running = null;
+        if (step.Kind == StrandStepKind.None) return false;
+        Owner.Run(step);
         return true;
     }
 
-    /// <summary>The callback that a step runs, for messages.</summary>
-    private string NameOf(Step step, in StrandEvent item) => step switch
+    /// <summary>Starts the strand: on the pool, or as an action of its loop.</summary>
+    private void Start()
     {
-        Step.Finish => "OnEndOfStream",
-        Step.Last => _wasConnected ? "OnDisconnected" : "OnConnectFailed",
-        Step.Event => item.Kind switch
-        {
-            StrandEventKind.Callback => ((SessionCallback)item.First!).Name,
-            StrandEventKind.HandedOver => "OnConnected",
-            StrandEventKind.Call => UserCode.PostedAction,
-            _ => UserCode.Continuation,
-        },
-        _ => "OnReceived",
-    };
-
-    private Step Next()
-    {
-        if (_eventCount > 0) return Step.Event;
-        if (!_isEnded && _driver.Gate == ReceiveGate.None)
-        {
-            if (_driver.OffersAgain && _driver.UnreadCount > 0) return Step.Offer;
-            _driver.ForgetOffer();
-            if (_firstBlock is not null) return Step.Block;
-            if (_finishPending) return Step.Finish;
-        }
-
-        return _lastPending ? Step.Last : Step.None;
+        if (_isOnLoop) _loop.PostControl(static (_, s, _, _) => ((Strand)s!).RunOnLoop(), this);
+        else _start.Start(this);
     }
 
-    private StrandEvent TakeEvent()
-    {
-        StrandEvent item = _events[_firstEvent];
-        _events[_firstEvent] = default;
-        _firstEvent = (_firstEvent + 1) % _events.Length;
-        _eventCount--;
-        return item;
-    }
-
-    private StrandBlock TakeBlock(out bool open)
-    {
-        StrandBlock block = _firstBlock!;
-        _firstBlock = block.Next;
-        if (_firstBlock is null) _lastBlock = null;
-        block.Next = null;
-        _waitingBytes -= block.Length;
-        open = _gateIsShut && _waitingBytes <= HoldMark / 2;
-        if (open) _gateIsShut = false;
-        return block;
-    }
-
-    private void Run(Step step, StrandEvent item, StrandBlock? block)
-    {
-        switch (step)
-        {
-            case Step.Event:
-                Run(item);
-                break;
-            case Step.Block:
-                Deliver(block!);
-                break;
-            case Step.Offer:
-                _driver.OfferUnread(this);
-                break;
-            case Step.Finish:
-                RunFinish();
-                break;
-            case Step.Last:
-                RunLast();
-                break;
-        }
-    }
-
-    private void Run(StrandEvent item)
-    {
-        switch (item.Kind)
-        {
-            case StrandEventKind.Callback:
-                SessionCallback callback = (SessionCallback)item.First!;
-                if (callback.Bit != 0) Interlocked.And(ref _untold, ~callback.Bit);
-                Call(callback, item.Second);
-                break;
-            case StrandEventKind.Upgrading:
-                GiveUnread((TlsUpgrade)item.First!);
-                break;
-            case StrandEventKind.HandedOver:
-                RunHandedOver((Session)item.First!);
-                break;
-            case StrandEventKind.Continuation:
-                RunContinuation(item);
-                FlushAtEnd();
-                AfterCallback();
-                break;
-            case StrandEventKind.Call:
-                if (ReferenceEquals(item.First, Session.RethrowReceived)) _running = "OnReceivedAsync";
-                string name = _running!;
-                if (Session.RunPosted((Delegate)item.First!, item.Second) is { } fault) _driver.Fail(this, fault, name);
-                else FlushAtEnd();
-                AfterCallback();
-                break;
-        }
-    }
-
-    private void RunContinuation(in StrandEvent item)
-    {
-        try
-        {
-            ((Action<object?>)item.First!)(item.Second);
-        }
-        catch (Exception e)
-        {
-            _loop.Engine.ReportException(UserCode.Continuation, e);
-        }
-    }
-
-    // ------------------------------------------------------------------ callbacks
-
-    private void Call(SessionCallback callback, object? argument = null)
-    {
-        if (callback.IsDue?.Invoke(this, argument) ?? !_isEnded)
-        {
-            _driver.Call(this, callback, argument);
-            AfterCallback();
-        }
-
-        callback.Returned?.Invoke(this, argument);
-    }
-
-    /// <summary>The callback has returned, and the loop goes on: it learns whether the session has ended the connection, whatever lane its Close is in.</summary>
-    internal void GoOn(Action<Connection, bool> step) =>
-        _loop.PostControl(
-            static (_, c, s, n) =>
-            {
-                Connection connection = (Connection)c!;
-                if (connection.Generation == (uint)n) ((Action<Connection, bool>)s!)(connection, n >> 32 != 0);
-            },
-            _connection,
-            step,
-            _generation | (_isEnded ? 1L << 32 : 0));
-
-    /// <summary>Hands over if the callback has requested it, outside of the callback.</summary>
-    private void AfterCallback()
-    {
-        if (_driver.Next is null || _isEnded) return;
-        Hold(ReceiveGate.HandOver);
-        _isSwitching = true;
-        _loop.PostControl(static (_, c, n, g) => ((Connection)c!).SwitchForStrand((Session)n!, (uint)g), _connection,
-            _driver.TakeNext(), _generation);
-    }
-
-    private void AbortWith(CloseReason reason) => _connection.Outbound.AbortForeign(EndHere(reason), _generation);
-
-    // ------------------------------------------------------------------ received bytes (contract 3)
-
-    private void Deliver(StrandBlock block)
-    {
-        _driver.Deliver(this, block.Written);
-        if (!block.IsSessions) _loop.PoisonLent(block.Bytes.AsSpan(0, block.Length));
-        block.Dispose();
-    }
-
-    // ------------------------------------------------------------------ for the driver
-
-    Loop IDriverHost.Loop => _loop;
-
-    HostShard IDriverHost.Shard => _shard;
-
-    ref OfferedBytes IDriverHost.Offered => ref _offered;
-
-    bool IDriverHost.IsOver => _isEnded;
-
-    /// <summary>Always: also after the end an upgrade may still request unread data.</summary>
-    bool IDriverHost.KeepsUnread => true;
-
-    bool IDriverHost.IsPeerDone => _isPeerDone;
-
-    void IDriverHost.Enter(string callback) => _running = callback;
-
-    void IDriverHost.Leave() => _isOffering = false;
-
-    void IDriverHost.Flush() => FlushAtEnd();
-
-    void IDriverHost.AfterCallback() => AfterCallback();
-
-    void IDriverHost.AbortWith(CloseReason reason) => AbortWith(reason);
-
-    long IDriverHost.BeginOffer(out bool hasPending)
-    {
-        _isOffering = true;
-        _sentBytes = 0;
-        Interlocked.Increment(ref _shard.MessagesReceived); // several threads count here
-        hasPending = _connection.BytesPending > 0;
-        return 0;
-    }
-
-    // Before a file has reached the loop, only its charge is pending. The loop continues at once if that is too little.
-    bool IDriverHost.HasFilledQueue(long mark) => _sentBytes > 0 && _host.BackPressure
-        && Math.Max(_sentBytes, _connection.BytesPending) > _connection.HoldMark;
-
-    void IDriverHost.HoldBack(bool untilEmpty) => HoldBack(untilEmpty);
-
-    /// <summary>Nothing is delivered until the loop says that what is pending has left.</summary>
-    private void HoldBack(bool untilEmpty)
-    {
-        Hold(ReceiveGate.BackPressure);
-        _loop.PostControl(static (_, c, empty, g) => ((Connection)c!).HoldForStrand((uint)g, empty is not null),
-            _connection, untilEmpty ? this : null, _generation);
-    }
-
-    /// <summary>The running callback has seen that something is pending: what it leaves unread, it leaves because of that.</summary>
-    internal void KnowsOfQueue() => _driver.SeesQueue();
-
-    internal bool IsAboveHighWaterMark => _driver.IsHeld(ReceiveGate.BackPressure);
+    // ------------------------------------------------------------------ on the loop
 
     /// <summary>
-    /// A send of the running callback does not fit: waits until the loop has offered to the system what was sent before it. A
-    /// callback on the pool may block; the loop needs a turn for it, and when it takes longer the send is judged without.
+    /// Runs everything that waits on the loop from here on, because the next session stays there. Continuations of the
+    /// session before remain on the pool, in their order. The last step on the pool.
     /// </summary>
-    internal void OfferQueue(long length)
+    /// <param name="begin">First event there.</param>
+    internal void MoveToLoop(in StrandEvent begin)
     {
-        _driver.SeesQueue();
-        if (_host.Options.CommonLimits.SlowConsumer != SlowConsumer.Disconnect) return;
-        ManualResetEventSlim offered = new();
-        if (_loop.Mailbox.PostOffer(_connection, _generation, length, offered))
-            _loop.Engine.AwaitOffer(_loop, offered, s_offerTime);
-    }
-
-    private static readonly TimeSpan s_offerTime = TimeSpan.FromSeconds(1);
-
-    private void RunFinish()
-    {
-        _isPeerDone = true;
-        if (_driver.DeliverLast(this))
+        Strand late = new(Owner, _loop, this);
+        using (new Entry(this))
         {
-            Call(SessionCallback.PeerFinished);
-            return;
+            Debug.Assert(_isScheduled && !_isOnLoop, "the strand runs on the pool");
+            _queue.BeginWith(begin, ref late._queue);
+            _late = late;
+            _isOnLoop = true;
         }
 
-        // The FIN waits, or nothing more is delivered.
-        _isPeerDone = false;
-        // tidy: allowed because this is where a loop and the pool meet; a few instructions, never nested
-        lock (_gate) _finishPending = true;
+        // Starts it, if there are any.
+        new Entry(late).Dispose();
     }
 
-    // ------------------------------------------------------------------ hand-over and end
-
-    private void RunHandedOver(Session next)
+    private void RunOnLoop()
     {
-        Session old = _driver.Session;
-        _driver.Replace(next);
-        _isSwitching = false;
-        // Before OnConnected, the beginning is still to come, and the next session gets it.
-        bool wasConnected = old.ConnectedAt is not null;
-        Exception? thrown = SessionDriver.CallHandedOver(this, old, wasConnected);
-        if (next.StaysOnLoop) GoHome(wasConnected, thrown);
-        else BeginNext(wasConnected, thrown);
+        if (RunSteps(onLoop: true)) Start();
+        else TryLeave();
     }
 
-    private void BeginNext(bool wasConnected, Exception? thrown)
+    /// <summary>If nothing waits, the connection calls its session itself, and the strand is over.</summary>
+    private void TryLeave()
     {
-        if (wasConnected) Call(SessionCallback.ConnectedByHandOver);
-        if (!_isSwitching) ReleaseSends();
-        if (thrown is not null) AbortWith(new CloseReason(CloseCause.UserException, 0, thrown));
-        // It may have handed over at once.
-        if (!_isSwitching) Release(ReceiveGate.HandOver | ReceiveGate.Reader | ReceiveGate.Callback);
-    }
-
-    private void RunLast()
-    {
-        _isEnded = true;
-        _isLast = true;
-        if (_wasConnected && !SaidDisconnecting) _driver.Call(this, SessionCallback.Disconnecting, _reason);
-        Session session = _driver.Session;
-        _upgrade?.Failed(_reason);
-        _host.SessionEnding(session);
-        SessionDriver.CallLast(this, session, _reason, _wasConnected);
-        TakeRest().Clear();
-        _loop.Engine.SessionEnded(session, _reason);
-        _host.SessionEnded(session, _reason, _wasConnected);
-        session.TellEnded(_reason);
-        // The loop waits for this before it ends: no callback comes after its engine was disposed.
-        _loop.PostControl(static (loop, s, _, _) => loop.StrandEnded((Strand)s!), this);
-    }
-
-    /// <summary>All that was received and not taken, also what no callback has seen.</summary>
-    private UnreadStore TakeRest()
-    {
-        UnreadStore rest = _driver.TakeUnread();
-        StrandBlock? block;
-        bool open;
-        // tidy: allowed because this is where a loop and the pool meet; a few instructions, never nested
+        // tidy: allowed because it runs only until the connection calls its session itself
         lock (_gate)
         {
-            block = _firstBlock;
-            _firstBlock = null;
-            _lastBlock = null;
-            _waitingBytes = 0;
-            open = _gateIsShut;
-            _gateIsShut = false;
+            if (_isScheduled || !_queue.IsEmpty || !Owner.TryLeave()) return;
+            _taker = null;
         }
 
-        while (block is not null)
+        _loop.StrandEnded(this);
+    }
+
+    /// <summary>Holds the lock. At its end, starts the strand if a step can run and it is not running.</summary>
+    private ref struct Entry
+    {
+        private readonly Strand _strand;
+        private Lock.Scope _scope;
+
+        internal Entry(Strand strand)
         {
-            StrandBlock? next = block.Next;
-            rest.Append(block.Written);
-            block.Dispose();
-            block = next;
+            _strand = strand;
+            // tidy: allowed because loop and pool meet here; a few instructions, or a copy of one receive
+            _scope = strand._gate.EnterScope();
         }
 
-        if (open && !_isLast)
-            _loop.PostControl(static (_, c, _, g) => ((Connection)c!).Release(ReceiveGate.Pool, (uint)g), _connection, null,
-                _generation);
-        return rest;
+        public void Dispose()
+        {
+            Strand strand = _strand;
+            bool starts = !strand._isScheduled && strand._queue.Peek(strand.Owner) != StrandStepKind.None;
+            if (starts) strand._isScheduled = true;
+            _scope.Dispose();
+            if (starts) strand.Start();
+        }
     }
 }

@@ -1,17 +1,19 @@
 namespace Whimbrel.Connections;
 
-/// <summary>Received bytes on their way from a loop to a callback on the pool. One owner at a time.</summary>
+/// <summary>Received data that goes from a loop to a callback on the pool. One owner at a time.</summary>
 internal sealed class StrandBlock : IDisposable
 {
     internal const int Capacity = 32 * 1024;
 
-    /// <summary>Of the large ones: as much as one receive takes.</summary>
+    /// <summary>Capacity of a large block: as much as one receive takes.</summary>
     internal const int LargeCapacity = 64 * 1024;
 
-    /// <summary>A receive of so much at a time stays in the block that it came in; less is copied behind what waits.</summary>
+    /// <summary>
+    /// A receive of this size remains in its block. Less is copied to the end of the last block that waits.
+    /// </summary>
     internal const int ReceivedFromBytes = 16 * 1024;
 
-    /// <summary>Of a longer array of a session's own so much is received into at a time.</summary>
+    /// <summary>Part of the session's own array that one receive uses.</summary>
     internal const int MostToReceive = 256 * 1024;
 
     private readonly IStrandBlockHome _home;
@@ -30,27 +32,36 @@ internal sealed class StrandBlock : IDisposable
         IsSessions = true;
     }
 
-    /// <summary>Memory of a session's own, on its way to that session. It returns to the strand that lent it.</summary>
+    /// <summary>Creates a block with the session's own array, which returns to its session.</summary>
     internal static StrandBlock OfSession(IStrandBlockHome home, byte[] memory) => new(home, memory);
 
-    /// <summary>Its memory is the session's own.</summary>
+    /// <summary>True if the memory is the session's own array.</summary>
     internal bool IsSessions { get; }
 
-    /// <summary>Where the next receive goes.</summary>
+    /// <summary>Space for the next receive.</summary>
     internal Span<byte> RoomToReceive => Bytes.AsSpan(0, Math.Min(Bytes.Length, MostToReceive));
 
     internal byte[] Bytes { get; }
 
-    /// <summary>How many bytes are written, from the beginning of the memory.</summary>
+    /// <summary>Number of bytes that are written, from the start of the memory.</summary>
     internal int Length { get; set; }
 
     internal StrandBlock? Next { get; set; }
 
-    /// <summary>The bytes that are written.</summary>
+    /// <summary>Bytes that are written.</summary>
     internal ReadOnlySpan<byte> Written => Bytes.AsSpan(0, Length);
 
     internal Span<byte> Room => Bytes.AsSpan(Length);
 
-    /// <summary>Gives it back. Any thread.</summary>
+    /// <summary>Copies as much of the data as fits. Returns the number of copied bytes.</summary>
+    internal int Write(ReadOnlySpan<byte> data)
+    {
+        int count = Math.Min(data.Length, Room.Length);
+        data[..count].CopyTo(Room);
+        Length += count;
+        return count;
+    }
+
+    /// <summary>Returns the block. Any thread.</summary>
     public void Dispose() => _home.Return(this);
 }

@@ -13,8 +13,8 @@ internal struct Tenancy
 {
     // ---- session
     internal HostShard Shard;
-    internal SessionDriver Driver; // on the pool, the strand has one of its own, and this one only holds
-    internal Strand? Strand;
+    internal SessionDriver Driver; // with a pool session, that has a driver of its own, and this one only holds
+    internal PoolSession? Pool;
     internal SessionHooks Hooks;
 
     // ---- its socket

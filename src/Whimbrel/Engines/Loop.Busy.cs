@@ -132,7 +132,7 @@ public abstract partial class Loop
         {
             foreach (Strand strand in _liveStrands)
             {
-                if ((host is null || strand.IsOf(host)) && strand.RunningText is { } text)
+                if (strand.RunningTextFor(host) is { } text)
                     found.Add(new UnfinishedCall(text, null));
             }
         }

@@ -377,7 +377,7 @@ public abstract partial class Loop
     private protected void Woke()
     {
         Mailbox.Woke();
-        // Everything that a strand wrote before it checked the flag is visible from here on (Strand.Sending.cs).
+        // Everything that a strand wrote before it checked the flag is visible from here on (DirectSend.cs).
         if (_strands > 0) Interlocked.MemoryBarrier();
         Counters.Turns++;
         TurnBegins();

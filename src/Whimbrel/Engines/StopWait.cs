@@ -62,7 +62,7 @@ internal sealed class StopWait<T> : Completion<T>, IEndWait
 
     private protected override void AwaitedApart(Strand strand)
     {
-        if (_session is not null && strand.Runs(_session)) strand.BlocksOnEnd(this);
+        if (_session is not null) strand.BlocksOnEndOf(_session, this);
     }
 
     private protected override void Offload(Action<object?> continuation, object? state) =>

@@ -83,10 +83,10 @@ public abstract partial class Session : IReceiveBuffer
     /// <summary>Throws unless this is the session's thread and neither a body nor a pipe is in progress.</summary>
     private void CheckIntake(string member)
     {
-        if (RunningStrand is null)
+        if (RunningPool is null)
         {
             if (_connection is not { } connection) throw Throw.NoConnection();
-            StrandHere(connection, member);
+            PoolHere(connection, member);
         }
 
         if (_isEnding) Throw.State("The session is ending, or has ended: nothing more is received.");
@@ -167,14 +167,6 @@ public abstract partial class Session : IReceiveBuffer
     /// <summary>The pipe that receives all data of the session, or null.</summary>
     internal Pipe? Piping => _intake as Pipe;
 
-    internal int CallUnread(ReadOnlySpan<byte> unread)
-    {
-        int taken = _intake is { } intake ? intake.Take(this, unread) : OnData(unread);
-        // Read again: the callback may have ended one body and started the next.
-        _intake?.Offered(this, unread.Length - taken);
-        return taken;
-    }
-
     internal int CallOnData(ReadOnlySpan<byte> unread) => OnData(unread);
 
     private void EndIntake(CloseReason reason)
@@ -187,7 +179,7 @@ public abstract partial class Session : IReceiveBuffer
     /// <summary>Stops deliveries: for a reader until <see cref="DeliverAgain"/>. Inside a callback.</summary>
     internal void HoldFor(ReceiveGate reason)
     {
-        if (RunningStrand is { } strand) strand.Hold(reason);
+        if (RunningPool is { } pool) pool.Strand.Hold(reason);
         else if (_connection is { } connection && connection.Generation == _generation) connection.HoldFor(reason);
     }
 
@@ -201,16 +193,16 @@ public abstract partial class Session : IReceiveBuffer
     [EditorBrowsable(EditorBrowsableState.Advanced)]
     protected internal void DeliverAgain()
     {
-        if (RunningStrand is { } strand)
+        if (RunningPool is { } pool)
         {
             _intake?.OffersAgain();
-            strand.DeliverAgain();
+            pool.Strand.Release(ReceiveGate.Reader, offersAnyway: true);
         }
         else if (_connection is not { } connection)
         {
             // The connection has ended or was handed over.
         }
-        else if (connection.Strand is not null || !connection.Loop.IsCurrent)
+        else if (connection.Pool is not null || !connection.Loop.IsCurrent)
         {
             PostCall(s_offerAgain, this);
         }

@@ -61,7 +61,7 @@ public abstract partial class Session
         // Rounded up to a time that the coarse clock cannot have passed yet: a phase must never end early.
         long nowMs = Loop.Engine.CoarseMs + Engine.CoarseLagMs;
         limits.Begin(phase, nowMs, connection.BytesReceived, connection.HeldMs);
-        if (connection.Strand is not null) Interlocked.MemoryBarrier();
+        if (connection.Pool is not null) Interlocked.MemoryBarrier();
         if (nowMs + phase.LimitMs < limits.NextLookMs) AskForLook(connection, phase.LimitMs);
     }
 
@@ -148,7 +148,7 @@ public abstract partial class Session
             return null;
         }
 
-        StrandHere(connection, member);
+        PoolHere(connection, member);
         return connection;
     }
 }

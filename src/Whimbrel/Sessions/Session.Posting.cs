@@ -148,8 +148,8 @@ public abstract partial class Session
         // While a post is counted, connection and session cannot be reused for another one.
         if (!TryCountPost())
         {
-            if (connection.Strand is { } strand && strand.Serves(_generation)
-                && strand.TryPostCall(this, action, state))
+            if (connection.Pool is { } pool && pool.Serves(_generation)
+                && pool.TryPost(this, action, state))
                 return true;
             // The strand may have been detached between the two checks.
             if (!TryCountPost()) return false;
@@ -178,7 +178,7 @@ public abstract partial class Session
         }
     }
 
-    /// <summary>Starts to accept posts. Loop's thread; never for a session that has a strand.</summary>
+    /// <summary>Starts to accept posts. Loop's thread; never for a session on the pool.</summary>
     internal void StartPosts() => Volatile.Write(ref _posts, TakesPosts);
 
     /// <summary>Stops accepting posts. Returns true if none is pending. Loop's thread.</summary>

@@ -47,7 +47,7 @@ public abstract partial class Session
     /// <summary>Starts deliveries again. On the session's thread.</summary>
     private void ReleaseCallback()
     {
-        if (RunningStrand is { } strand) strand.Release(ReceiveGate.Callback);
+        if (RunningPool is { } pool) pool.Strand.Release(ReceiveGate.Callback);
         else if (_connection is { } connection && connection.Generation == _generation) connection.ReleaseCallback();
     }
 
@@ -55,7 +55,7 @@ public abstract partial class Session
     internal void ReceivedAsyncEnded(Exception? thrown, bool outlived)
     {
         if (thrown is null
-            && (RunningStrand is not null || (_connection is { Strand: null } connection && connection.Loop.IsCurrent)))
+            && (RunningPool is not null || (_connection is { Pool: null } connection && connection.Loop.IsCurrent)))
             ReleaseCallback();
         else if (outlived || !PostCall(thrown is null ? s_release : RethrowReceived,
             thrown is null ? this : ExceptionDispatchInfo.Capture(thrown)))

@@ -70,7 +70,7 @@ public sealed class RealRig : Rig
     private void SettlePool()
     {
         long start = Stopwatch.GetTimestamp();
-        while (Sessions.Any(static s => s.Connection?.Strand is { IsIdle: false })
+        while (Sessions.Any(static s => s.Connection?.Pool?.Strand is { IsIdle: false })
             && Stopwatch.GetElapsedTime(start).TotalMilliseconds < 200)
             Nap(1);
     }

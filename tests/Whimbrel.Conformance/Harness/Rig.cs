@@ -161,7 +161,7 @@ public abstract class Rig
     public void OnLoop(Session session, Action action)
     {
         ArgumentNullException.ThrowIfNull(session);
-        if (session.Connection?.Strand is { } strand) Run(action, a => Post(strand, a));
+        if (session.Connection?.Pool?.Strand is { } strand) Run(action, a => Post(strand, a));
         else OnLoop(session.Loop, action);
 
         static bool Post(Connections.Strand strand, Action action)

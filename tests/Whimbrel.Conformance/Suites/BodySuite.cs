@@ -531,7 +531,7 @@ public abstract class BodySuite(Transport transport) : TrafficSuite(transport)
             async Task CheckAtHome(Loop loop)
             {
                 Connections.Strand? strand = null;
-                await loop.PostAsync(() => strand = connection!.Strand).ConfigureAwait(false);
+                await loop.PostAsync(() => strand = connection!.Pool?.Strand).ConfigureAwait(false);
                 Assert.Null(strand);
             }
         });

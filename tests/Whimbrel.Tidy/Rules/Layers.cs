@@ -19,8 +19,9 @@ internal static class Layers
     private static readonly string[] _connections = ["ConnectionOptions", "ServerOptions", "ClientOptions",
         "SocketOptionRules", "NewSocket"];
     private static readonly string[] _sessions = ["Session", "FramedSession", "FrameCutter", "IConnection",
-        "SessionDriver", "SessionCallback", "Strand", "SessionOrder", "EndWait", "IEndWait", "Newcomer", "BodyStream",
-        "Intake", "AsyncReceive", "Pipe", "SlowSession"];
+        "SessionDriver", "DriverHost", "PoolSession", "PoolSends", "Strand", "StrandQueue", "StrandStart",
+        "SessionCallback", "SessionOrder", "EndWait", "IEndWait", "Newcomer", "BodyStream", "Intake", "AsyncReceive",
+        "Pipe", "SlowSession"];
     private static readonly string[] _groups = ["SessionGroup", "NamedGroups", "GroupMembers", "GroupShard",
         "MemberVisit", "BroadcastOperation", "BroadcastForms"];
     private static readonly string[] _hosts = ["Server", "ServerMetrics", "ServerTraces", "StatusSocket",
@@ -40,7 +41,8 @@ internal static class Layers
             "an await in a callback on the pool resumes in its order, and one that blocks on the end is completed "
             + "before its own last callback"),
         (["Connections/Connection", "Connections/OutboundQueue", "Connections/Tenancy"], ["Session", "SessionCallback",
-            "SessionDriver", "Strand", "Newcomer", "Pipe", "GroupShard", "SessionGroup"], "a connection calls the "
+            "SessionDriver", "PoolSession", "PoolSends", "Strand", "Newcomer", "Pipe", "GroupShard",
+            "SessionGroup"], "a connection calls the "
             + "overrides of its session, by its driver or by a strand, wakes the pipes that end here, and is the member "
             + "of groups"),
         (["Connections/ConnectionHost", "Connections/HostShard"], ["Session", "Newcomer", "SessionGroup", "GroupShard"],
