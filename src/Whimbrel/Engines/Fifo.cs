@@ -2,13 +2,6 @@ using System.Diagnostics;
 
 namespace Whimbrel.Engines;
 
-/// <summary>An object that is in at most one <see cref="Fifo{T}"/> at a time.</summary>
-internal interface ILinked<T>
-    where T : class
-{
-    T? Next { get; set; }
-}
-
 /// <summary>
 /// Objects in order of arrival, linked in a circle. A single reference, because most lists are empty. One thread.
 /// </summary>
