@@ -83,7 +83,8 @@ public sealed partial class AcmeCertificate
 
     private TimeSpan Due()
     {
-        if (_isForced || _current is not { } current || !_options.Names.All(current.Covers)) return TimeSpan.Zero;
+        if (_isForced || _unsaved is not null || _current is not { } current || !_options.Names.All(current.Covers))
+            return TimeSpan.Zero;
         return RenewalOf(current) - AcmeTime.Now;
     }
 
