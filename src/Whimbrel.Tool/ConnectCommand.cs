@@ -13,7 +13,7 @@ internal static class ConnectCommand
     internal static async Task<int> RunAsync(string address, EngineKind kind, TlsArguments? tls)
     {
         await using NoticePrinter notices = new();
-        using StopSignals stop = new();
+        Task stop = StopSignal.WaitAsync();
         using CancellationTokenSource dialling = new();
         try
         {
@@ -51,13 +51,13 @@ internal static class ConnectCommand
 
         async Task CancelOnStopAsync()
         {
-            await stop.Asked;
+            await stop;
             await dialling.CancelAsync();
         }
 
         async Task CloseOnStopAsync(Session session)
         {
-            await stop.Asked;
+            await stop;
             session.Close();
         }
     }

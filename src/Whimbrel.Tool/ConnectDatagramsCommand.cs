@@ -37,7 +37,7 @@ internal static class ConnectDatagramsCommand
 
             async Task CancelOnStopAsync()
             {
-                await stop.Asked;
+                await stop;
                 await looking.CancelAsync();
             }
         });

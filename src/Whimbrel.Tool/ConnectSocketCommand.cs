@@ -19,7 +19,7 @@ internal static class ConnectSocketCommand
     {
         await using NoticePrinter notices = new();
         await using LinePrinter lines = new();
-        using StopSignals stop = new();
+        Task stop = StopSignal.WaitAsync();
         using CancellationTokenSource dialling = new();
         try
         {
@@ -61,13 +61,13 @@ internal static class ConnectSocketCommand
 
         async Task CancelOnStopAsync()
         {
-            await stop.Asked;
+            await stop;
             await dialling.CancelAsync();
         }
 
         async Task CloseOnStopAsync(WebSocketSession session)
         {
-            await Task.WhenAny(stop.Asked, lines.NobodyReads);
+            await Task.WhenAny(stop, lines.NobodyReads);
             session.Close();
         }
     }

@@ -6,13 +6,13 @@ namespace Whimbrel.Tool;
 /// <summary>Common part of the datagram commands: engine, signals, statistics, totals.</summary>
 internal static class DatagramRun
 {
-    internal delegate Task<int> Body(Engine engine, StopSignals stop, Action<string> tell);
+    internal delegate Task<int> Body(Engine engine, Task stop, Action<string> tell);
 
     /// <summary>Runs a command on an engine of its own. Failures become one line on stderr and an exit code.</summary>
     internal static async Task<int> GuardAsync(DatagramSettings settings, int loops, Body body)
     {
         await using NoticePrinter notices = new();
-        using StopSignals stop = new();
+        Task stop = StopSignal.WaitAsync();
         Engine? engine = null;
         try
         {
@@ -59,7 +59,7 @@ internal static class DatagramRun
     /// <summary>
     /// Waits for a stop signal, the end of the duration, or one of the other tasks, and then stops the socket.
     /// </summary>
-    internal static async Task UntilStopAsync(DatagramSocket socket, DatagramSettings settings, StopSignals stop,
+    internal static async Task UntilStopAsync(DatagramSocket socket, DatagramSettings settings, Task stop,
         params Task[] others)
     {
         using CancellationTokenSource ending = new();
@@ -67,7 +67,7 @@ internal static class DatagramRun
         Task time = settings.Duration is { } duration
             ? Task.Delay(duration, ending.Token)
             : Task.Delay(Timeout.Infinite, ending.Token);
-        await Task.WhenAny([stop.Asked, time, .. others]);
+        await Task.WhenAny([stop, time, .. others]);
         await ending.CancelAsync();
         await stats;
         await socket.StopAsync();

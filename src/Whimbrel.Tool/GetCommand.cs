@@ -27,7 +27,7 @@ internal sealed class GetCommand
     internal static async Task<int> RunAsync(GetSettings settings)
     {
         await using NoticePrinter notices = new();
-        using StopSignals stop = new();
+        Task stop = StopSignal.WaitAsync();
         using CancellationTokenSource ending = new();
         _ = CancelOnStopAsync();
         GetCommand command = new(settings);
@@ -63,7 +63,7 @@ internal sealed class GetCommand
 
         async Task CancelOnStopAsync()
         {
-            await stop.Asked;
+            await stop;
             await ending.CancelAsync();
         }
     }

@@ -14,7 +14,7 @@ internal static class RelayCommand
     internal static async Task<int> RunAsync(RelaySettings settings)
     {
         await using NoticePrinter notices = new();
-        using StopSignals stop = new();
+        Task stop = StopSignal.WaitAsync();
         Engine? engine = null;
         int code = ExitCode.Failed;
         try
@@ -26,7 +26,7 @@ internal static class RelayCommand
                 BlockedLoopMs = NoticePrinter.BlockedLoopMs,
                 OnDiagnosticEvent = notices.Add
             });
-            code = await RelayAsync(settings, engine, notices, stop.Asked);
+            code = await RelayAsync(settings, engine, notices, stop);
         }
         catch (Exception e) when (e is NetworkException or ArgumentException or PlatformNotSupportedException
             or IOException or UnauthorizedAccessException or CryptographicException)

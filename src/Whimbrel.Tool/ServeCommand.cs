@@ -15,7 +15,7 @@ internal static class ServeCommand
     internal static async Task<int> RunAsync(ServeSettings settings)
     {
         await using NoticePrinter notices = new();
-        using StopSignals stop = new();
+        Task stop = StopSignal.WaitAsync();
         Engine? engine = null;
         int code = ExitCode.Failed;
         try
@@ -35,7 +35,7 @@ internal static class ServeCommand
                 ? await service.Room!.JoinAsync(service.Server, broker, settings.Node)
                 : null;
             await service.Server.StartAsync();
-            StopReport report = await ServeAsync(settings, service, own, stop.Asked);
+            StopReport report = await ServeAsync(settings, service, own, stop);
             if (report.IsComplete) code = ExitCode.Done;
             else await Console.Error.WriteLineAsync($"whimbrel: not everything has ended: {report}.");
             // What delays the server delays the engine as well, so it is reported and waited for once.

@@ -1,4 +1,3 @@
-using System.Runtime.InteropServices;
 using Whimbrel;
 
 // The address is the first argument: tcp://*:1111 for every address of this machine, unix:/run/echo.sock for a Unix
@@ -16,15 +15,6 @@ await server.StartAsync();
 Console.WriteLine($"Listening at {server.EndPoint} on {server.Engine}. Ctrl-C stops.");
 
 // Ctrl-C and SIGTERM: no new connection is accepted, and existing ones have ten seconds to finish.
-TaskCompletionSource stop = new(TaskCreationOptions.RunContinuationsAsynchronously);
-using PosixSignalRegistration interrupt = PosixSignalRegistration.Create(PosixSignal.SIGINT, Stop);
-using PosixSignalRegistration terminate = PosixSignalRegistration.Create(PosixSignal.SIGTERM, Stop);
-await stop.Task;
+await StopSignal.WaitAsync();
 StopReport report = await server.StopAsync(TimeSpan.FromSeconds(10));
 Console.WriteLine($"Stopped: {report}");
-
-void Stop(PosixSignalContext signal)
-{
-    signal.Cancel = true; // prevents the immediate termination
-    stop.TrySetResult();
-}

@@ -14,9 +14,9 @@ internal static class TopCommand
 
     internal static async Task<int> RunAsync(TopSettings settings)
     {
-        using StopSignals stop = new();
+        Task stop = StopSignal.WaitAsync();
         using CancellationTokenSource ending = new();
-        _ = stop.Asked.ContinueWith(_ => ending.Cancel(), CancellationToken.None,
+        _ = stop.ContinueWith(_ => ending.Cancel(), CancellationToken.None,
             TaskContinuationOptions.ExecuteSynchronously, TaskScheduler.Default);
         if (settings.Duration is { } duration) ending.CancelAfter(duration);
         try
