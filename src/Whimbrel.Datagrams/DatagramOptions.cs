@@ -31,6 +31,13 @@ public sealed class DatagramOptions
     public EndPoint? RemoteEndPoint { get; init; }
 
     /// <summary>
+    /// Replaces the process without losing a datagram: the start takes the sockets of the old process at this address,
+    /// and a new process takes those of this one. The same object as for the servers of the process. From the moment at
+    /// which a new process is ready, this socket only sends. Default null.
+    /// </summary>
+    public ProcessUpgrade? Upgrade { get; init; }
+
+    /// <summary>
     /// Number of loops that share the port with SO_REUSEPORT, each with its own socket and handler. 1 to 256, at most
     /// the engine's; 0 takes all loops of the engine. Default 1. More than 1: Linux, IP, not connected.
     /// </summary>

@@ -35,6 +35,9 @@ internal static class DatagramRules
         EndPoint? endPoint = CheckAddresses(errors, options, engine);
         CheckSharing(errors, options, engine, endPoint, isPull);
         CheckGroups(errors, options, endPoint);
+        ProcessUpgrade.Check(errors, options.Upgrade, engine);
+        if (options.Upgrade is not null && options.RemoteEndPoint is not null)
+            errors.Add($"Upgrade = {options.Upgrade.Path}, and a connected socket is its process's own");
         errors.ThrowIfAny();
         return endPoint!;
     }

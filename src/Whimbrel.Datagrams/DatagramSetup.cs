@@ -26,8 +26,8 @@ internal static unsafe class DatagramSetup
         EndPoint endPoint = resident.EndPoint;
         NetworkException? fault = null;
         InheritedSocket? inherited = resident.Inherited;
-        int fd = inherited is not null
-            ? SocketFactory.Duplicate(inherited)
+        int fd = inherited is { IsClaimed: true } ? SocketFactory.Claim(inherited)
+            : inherited is not null ? SocketFactory.Duplicate(inherited)
             : SocketFactory.Open(resident, endPoint, DatagramAbi.SOCK_DGRAM, resident.Options.CreateSocket, out fault);
         resident.Fault = fault;
         if (fd < 0) return fd;

@@ -19,7 +19,7 @@ namespace Whimbrel;
 /// <para>The socket may be started with <see cref="StartAsync"/> and stopped any number of times, until it is disposed.
 /// A stop of the engine also closes it.</para>
 /// </remarks>
-public sealed class DatagramSocket : IAsyncDisposable
+public sealed partial class DatagramSocket : IAsyncDisposable
 {
     private readonly Func<DatagramHandler>? _factory;
     private readonly Lock _gate = new(); // guards the phase and the per-loop sockets
@@ -184,7 +184,8 @@ public sealed class DatagramSocket : IAsyncDisposable
             engine.Start();
             int interfaceIndex = await InterfaceLookup.FindAsync(engine, Options.MulticastInterface)
                 .ConfigureAwait(false);
-            await BindAsync(engine, endPoint, interfaceIndex, bound).ConfigureAwait(false);
+            List<InheritedSocket> claimed = await ClaimAsync(endPoint).ConfigureAwait(false);
+            await BindAsync(engine, endPoint, interfaceIndex, claimed, bound).ConfigureAwait(false);
             LoopSocket[] residents = [.. bound];
             foreach (MulticastGroup group in Options.Groups)
                 await ChangeAsync(residents[0], group, joins: true).ConfigureAwait(false);
@@ -197,6 +198,7 @@ public sealed class DatagramSocket : IAsyncDisposable
             }
 
             foreach (LoopSocket resident in residents) await OpenAsync(resident).ConfigureAwait(false);
+            Options.Upgrade?.Add(this);
         }
         catch
         {
@@ -210,19 +212,26 @@ public sealed class DatagramSocket : IAsyncDisposable
         }
     }
 
-    private async ValueTask BindAsync(Engine engine, EndPoint endPoint, int interfaceIndex, List<LoopSocket> bound)
+    private async ValueTask BindAsync(Engine engine, EndPoint endPoint, int interfaceIndex,
+        List<InheritedSocket> claimed, List<LoopSocket> bound)
     {
-        int count = Options.Loops == 0 ? engine.LoopCount : Options.Loops;
+        // All of the old process's sockets, because each has a queue.
+        int count = Math.Max(claimed.Count, Options.Loops == 0 ? engine.LoopCount : Options.Loops);
         Loop first = engine.NextLoop();
         DatagramInbox? inbox = _inbox = _factory is null ? new DatagramInbox(engine, Options.UnreadLimitBytes) : null;
         for (int i = 0; i < count; i++)
         {
             Loop loop = engine.Loops[(first.Index + i) % engine.Loops.Length];
             // The other sockets bind the port that the first one got.
-            EndPoint here = i == 0 ? endPoint : bound[0].EndPoint;
+            InheritedSocket? inherited = i < claimed.Count ? claimed[i] : Options.EndPoint as InheritedSocket;
+            EndPoint here = inherited?.LocalEndPoint ?? (i == 0 ? endPoint : bound[0].EndPoint);
             PortSharing sharing = count == 1 ? PortSharing.None : i == 0 ? PortSharing.Opens : PortSharing.Joins;
             LoopSocket resident =
-                new(loop, this, here, sharing, count, inbox) { MulticastInterfaceIndex = interfaceIndex };
+                new(loop, this, here, sharing, count, inbox)
+                {
+                    MulticastInterfaceIndex = interfaceIndex,
+                    Inherited = inherited,
+                };
             inbox?.BelongTo(resident);
             if (!loop.PostControl(static (_, r, _, _) => ((LoopSocket)r!).Bind(), resident)) throw engine.EndedError();
             await resident.Bound.ConfigureAwait(false);
@@ -291,6 +300,8 @@ public sealed class DatagramSocket : IAsyncDisposable
                     if (_phase == Phase.Stopping) _phase = Phase.Stopped;
                     _isOverdue = false;
                 }
+
+                Options.Upgrade?.Remove(this);
 
                 // No caller waits for it any more.
                 if (!done.TryEnd(true) && _isDisposed) _inbox?.Free();

@@ -1,5 +1,6 @@
 using Whimbrel.Diagnostics;
 using Whimbrel.Engines;
+using Whimbrel.Linux;
 
 namespace Whimbrel.Datagrams;
 
@@ -37,6 +38,8 @@ internal sealed partial class LoopSocket
 
         int error = _engine.ChangeMembership(this, new GroupMembership(group.Address, group.Source, interfaceIndex),
             joins: true);
+        // The old process has joined: the membership belongs to the socket.
+        if (error == Errno.EADDRINUSE && Inherited is { IsClaimed: true }) error = 0;
         if (error != 0)
         {
             done.SetException(DatagramErrors.JoinFailure(group, error));

@@ -32,6 +32,7 @@ internal sealed partial class LoopSocket : DatagramResident
     private DatagramHandler? _handler;
     private Life _life;
     private bool _isPaused;
+    private bool _isReleased; // a new process receives
     private bool _isReceiving; // if it becomes false in the middle of a batch, the rest is kept
     private bool _isDetaching;
     private bool _toldOpen;
@@ -134,9 +135,28 @@ internal sealed partial class LoopSocket : DatagramResident
     internal override Socket? OpenSocket() => DatagramSetup.Create(this);
 
     /// <summary>Socket of another process, of which this one is a duplicate; null if this process binds.</summary>
-    internal InheritedSocket? Inherited => Options.EndPoint as InheritedSocket;
+    internal InheritedSocket? Inherited
+    {
+        get;
+        init => LeavesPath = (field = value) is not null;
+    }
 
-    internal override bool OwnsPath => Inherited is null;
+    /// <summary>True while another process has the same socket. Set on any thread before the stop.</summary>
+    internal bool LeavesPath
+    {
+        get => Volatile.Read(ref field);
+        set => Volatile.Write(ref field, value);
+    }
+
+    internal override bool OwnsPath => !LeavesPath;
+
+    /// <summary>Leaves further datagrams to the new process; sends continue. A control action.</summary>
+    internal void ReleaseReceiving()
+    {
+        _isReleased = true;
+        EndReceive();
+        if (_life == Life.Open) Loop.Schedule(this);
+    }
 
     internal override void CompleteAttach(int error)
     {
@@ -183,7 +203,7 @@ internal sealed partial class LoopSocket : DatagramResident
 
     private void BeginReceive()
     {
-        if (_isReceiving || _life != Life.Open) return;
+        if (_isReceiving || _isReleased || _life != Life.Open) return;
         _isReceiving = true;
         Loop.StartReceive(this);
     }
@@ -202,6 +222,7 @@ internal sealed partial class LoopSocket : DatagramResident
             // Received in the batch in which the handler has paused, so it is kept. After a stop nothing is delivered
             // any more.
             if (_life == Life.Open) _held.Append(data, length, in peer);
+            if (_isReleased) Loop.Schedule(this);
             return;
         }
 

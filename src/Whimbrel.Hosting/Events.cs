@@ -49,4 +49,13 @@ internal static partial class Events
 
     [LoggerMessage(112, LogLevel.Warning, "{Server}, node {Node}, has not left its cluster in time")]
     internal static partial void NodeNotLeft(ILogger logger, string server, string node, Exception exception);
+
+    [LoggerMessage(113, LogLevel.Information, "Process {Process} has given its sockets to this one ({Path})")]
+    internal static partial void TookOver(ILogger logger, int process, string path);
+
+    [LoggerMessage(114, LogLevel.Information, "A new process has the sockets of this one ({Path}): the host stops")]
+    internal static partial void Replaced(ILogger logger, string path);
+
+    [LoggerMessage(115, LogLevel.Information, "Not ready from now on; the servers stop accepting in {Time}")]
+    internal static partial void Leaving(ILogger logger, TimeSpan time);
 }

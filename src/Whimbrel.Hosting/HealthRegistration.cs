@@ -3,7 +3,8 @@ namespace Whimbrel.Hosting;
 /// <summary>Registration of a health check. Its server or node must exist.</summary>
 /// <param name="Name">Name of the server.</param>
 /// <param name="IsOfNode">Whether it checks the server's node of a cluster.</param>
-internal sealed record HealthRegistration(string Name, bool IsOfNode)
+/// <param name="NotReadyBeforeStop">Time between the first unhealthy report and the stop.</param>
+internal sealed record HealthRegistration(string Name, bool IsOfNode, TimeSpan NotReadyBeforeStop = default)
 {
     /// <summary>Returns the mistake if there is no server or node of this name; otherwise null.</summary>
     internal string? FindMistake(IReadOnlyCollection<string> servers, IReadOnlyCollection<string> nodes)

@@ -46,6 +46,9 @@ internal sealed class HostedServer : IDisposable
 
     internal SessionScopes Scopes { get; }
 
+    /// <summary>True from the moment at which the host stops: the server still accepts for a while.</summary>
+    internal volatile bool IsLeaving;
+
     /// <summary>Options of an HTTP server, valid when the server is created; null for others.</summary>
     internal HttpOptions? Http => _http;
 

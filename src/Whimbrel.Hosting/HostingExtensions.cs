@@ -165,6 +165,36 @@ public static class HostingExtensions
     }
 
     /// <summary>
+    /// Lets a new process of the program take the listening sockets of the old one, so that a deploy refuses no
+    /// connection: of all servers of the host, and of Kestrel with the transport of <c>Whimbrel.Kestrel</c>. The host
+    /// is ready when all its services have started, and stops when a new process has replaced it. The
+    /// <see cref="ProcessUpgrade"/> is a service.
+    /// </summary>
+    /// <param name="services">Services of the host.</param>
+    /// <param name="path">Path of the Unix socket, as in <see cref="ProcessUpgrade(string)"/>; the folder must
+    /// exist.</param>
+    /// <param name="readyLimit"><see cref="ProcessUpgrade.ReadyLimit"/>; null: its default.</param>
+    /// <exception cref="ArgumentException">The path cannot be used.</exception>
+    /// <exception cref="PlatformNotSupportedException">The system is not Linux.</exception>
+    /// <exception cref="InvalidOperationException">There is an upgrade already.</exception>
+    public static IServiceCollection AddWhimbrelUpgrade(this IServiceCollection services, string path,
+        TimeSpan? readyLimit = null)
+    {
+        ArgumentNullException.ThrowIfNull(services);
+        foreach (ServiceDescriptor each in services)
+        {
+            if (each.ServiceType == typeof(ProcessUpgrade))
+                throw new InvalidOperationException("The host has an upgrade already: all servers share one.");
+        }
+
+        // Created here, because a mistake must throw at the call; by a factory, so that the container disposes it.
+        ProcessUpgrade upgrade = new(path) { ReadyLimit = readyLimit ?? TimeSpan.FromMinutes(1) };
+        services.AddSingleton(_ => upgrade);
+        services.TryAddEnumerable(ServiceDescriptor.Singleton<IHostedService, UpgradeHosting>());
+        return services;
+    }
+
+    /// <summary>
     /// Adds two health checks of a server. Readiness, tagged <see cref="ReadyTag"/>, is unhealthy if the server does
     /// not accept (not started, draining) or a loop with its sessions is blocked for
     /// <see cref="ServerHealthOptions.LoopStandstill"/>. It is degraded if such a loop is blocked for
@@ -188,7 +218,7 @@ public static class HostingExtensions
         if (wanted.LoopStandstill < wanted.LoopSilence)
             throw new ArgumentException($"LoopStandstill ({wanted.LoopStandstill}) is shorter than LoopSilence "
                 + $"({wanted.LoopSilence}): a server is degraded first.", nameof(options));
-        Expect(builder, new HealthRegistration(name, IsOfNode: false));
+        Expect(builder, new HealthRegistration(name, IsOfNode: false, wanted.NotReadyBeforeStop));
         return builder
             .Add(new HealthCheckRegistration(name,
                 provider => new ServerReadiness(provider.GetRequiredKeyedService<ServerHealth>(name), wanted),

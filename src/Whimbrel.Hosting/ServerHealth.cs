@@ -30,10 +30,11 @@ internal sealed class ServerHealth(HostedServer hosted, TimeProvider clock)
             ["mailboxBytes"] = engine.MailboxBytes
         };
         HealthStatus failure = context?.Registration?.FailureStatus ?? HealthStatus.Unhealthy;
-        if (!server.IsAccepting)
+        if (!server.IsAccepting || hosted.IsLeaving)
         {
             return new HealthCheckResult(failure, server.StartedAt is null
                 ? $"{hosted.Name} is not started"
+                : server.IsAccepting ? $"{hosted.Name} is about to stop, with {counters.Sessions} sessions open"
                 : $"{hosted.Name} does not accept: it drains, or has stopped, with {counters.Sessions} sessions open",
                 data: data);
         }

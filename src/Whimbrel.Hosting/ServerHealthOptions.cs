@@ -32,6 +32,20 @@ public sealed record ServerHealthOptions
         init => _loopStandstill = InRange(value);
     }
 
+    /// <summary>
+    /// Time during which the readiness check is unhealthy before the servers of the host stop accepting, so that a load
+    /// balancer sends no more clients. Part of <c>HostOptions.ShutdownTimeout</c>; the longest of all checks counts.
+    /// There is no such time after an upgrade (<see cref="ProcessUpgrade"/>). 0 to 1 h; the default is zero.
+    /// </summary>
+    /// <exception cref="ArgumentOutOfRangeException">The value is outside this range.</exception>
+    public TimeSpan NotReadyBeforeStop
+    {
+        get;
+        init => field = value >= TimeSpan.Zero && value <= TimeSpan.FromHours(1)
+            ? value
+            : throw new ArgumentOutOfRangeException(nameof(value), value, "0 to 1 h");
+    }
+
     private static TimeSpan InRange(TimeSpan value) =>
         value >= TimeSpan.FromMilliseconds(10) && value <= TimeSpan.FromHours(1)
             ? value

@@ -56,7 +56,23 @@ internal sealed class ServerHosting(IServiceProvider services, IEnumerable<Serve
 
     public Task StartedAsync(CancellationToken cancellationToken) => Task.CompletedTask;
 
-    public Task StoppingAsync(CancellationToken cancellationToken) => Task.CompletedTask;
+    /// <summary>
+    /// Makes the readiness checks unhealthy, and waits until load balancers have seen that, while all servers, also
+    /// those that answer the checks, still accept.
+    /// </summary>
+    public async Task StoppingAsync(CancellationToken cancellationToken)
+    {
+        foreach (HostedServer hosted in _started) hosted.IsLeaving = true;
+        // The sockets are a new process's, which is ready.
+        if (_started.Count == 0 || services.GetService<ProcessUpgrade>() is { IsReplaced: true }) return;
+        TimeSpan time = NotReadyBeforeStop;
+        if (time == TimeSpan.Zero) return;
+        Events.Leaving(_started[0].Logger, time);
+        await Task.Delay(time, cancellationToken).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+    }
+
+    private TimeSpan NotReadyBeforeStop =>
+        checks.Select(static c => c.NotReadyBeforeStop).DefaultIfEmpty().Max();
 
     public Task StopAsync(CancellationToken cancellationToken) =>
         Task.WhenAll(_started.Select(h => StopAsync(h, cancellationToken)));

@@ -2,6 +2,7 @@ using System.Globalization;
 using System.Net;
 using System.Security.Cryptography;
 using System.Security.Cryptography.X509Certificates;
+using Microsoft.Extensions.DependencyInjection;
 using Whimbrel.Http;
 
 namespace Whimbrel.Hosting;
@@ -56,6 +57,7 @@ internal static class ServerSection
             // Options that text cannot express.
             Dispatcher = code.Dispatcher,
             State = code.State,
+            Upgrade = code.Upgrade ?? services.GetService<ProcessUpgrade>(),
         };
         section.End(s_renamed);
         return options;
@@ -130,6 +132,7 @@ internal static class ServerSection
         ConnectionTimeouts read = new()
         {
             Drain = section.Time(nameof(code.Drain), code.Drain),
+            DrainWindow = section.Time(nameof(code.DrainWindow), code.DrainWindow),
             DrainTotal = section.Time(nameof(code.DrainTotal), code.DrainTotal),
             Idle = section.Time(nameof(code.Idle), code.Idle),
             Receive = section.Time(nameof(code.Receive), code.Receive),

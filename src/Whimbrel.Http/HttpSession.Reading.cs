@@ -113,6 +113,8 @@ public partial class HttpSession
             _isLast = true;
         }
 
+        // The client then connects again at a moment of its own, before this session is asked to end.
+        if (Server is { IsStopping: true }) _isLast = true;
         exchange.IsPreflight = BeginResponse(exchange);
         exchange.Continuing = Unsaid;
         exchange.BodySinceMs = Loop.TimeMs;

@@ -8,6 +8,7 @@ public partial class WebSocketSession
 {
     private const int DeadAfter = 2; // unanswered pings
     private const int MostSendLimitBytes = 1 << 30;
+    private const int LongestRetryMs = 1000;
 
     internal HeartBeats.Place HeartPlace; // the loop's thread
     private LoopTimer? _closeTimer;
@@ -147,13 +148,28 @@ public partial class WebSocketSession
     {
     }
 
-    /// <summary>Closes with <see cref="WebSocketStatus.GoingAway"/> because the server stops. For a route with a
-    /// handler, cancels the handler's token first.</summary>
+    /// <summary>Closes because the server stops: with <see cref="WebSocketStatus.ServiceRestart"/> if a new process
+    /// has taken its sockets (<see cref="ServerOptions.Upgrade"/>), otherwise with
+    /// <see cref="WebSocketStatus.GoingAway"/>. For a route with a handler, cancels the handler's token
+    /// first.</summary>
     protected override void OnServerStopping()
     {
         if (_inbox is { } inbox && inbox.TryTellHandler()) return;
-        if (EndsNow()) SayGoodbye(WebSocketStatus.GoingAway, "");
+        if (EndsNow()) SayGoodbye(StoppingStatus, StoppingReason);
     }
+
+    /// <summary>Closes as <see cref="OnServerStopping"/> does, when the handler has returned.</summary>
+    internal void CloseBecauseOfStop() => Close(StoppingStatus, StoppingReason);
+
+    private WebSocketStatus StoppingStatus => HasSuccessor ? WebSocketStatus.ServiceRestart : WebSocketStatus.GoingAway;
+
+    // Within a second, because the new process serves already; random, because a window has many sessions in each.
+    private string StoppingReason => HasSuccessor
+        ? string.Create(System.Globalization.CultureInfo.InvariantCulture,
+            $"retry-after-ms={Random.Shared.Next(LongestRetryMs)}")
+        : "";
+
+    private bool HasSuccessor => Server?.Options.Upgrade is { IsReplaced: true };
 
     /// <summary>Called when the peer has sent FIN. Closes without a close frame, as any session.</summary>
     protected override void OnEndOfStream() => EndConnection(peerFinished: false);

@@ -17,17 +17,22 @@ public sealed partial class WhimbrelTransport
 {
     private readonly Lock _gate = new();
     private readonly ILogger _logger;
+    private readonly ProcessUpgrade? _upgrade;
     private Engine? _own;
     private bool _isDisposed;
 
     /// <summary>Creates the transport. Called by the services of a host.</summary>
     /// <param name="options">Options, read when the first end point is bound.</param>
     /// <param name="loggers">Loggers for diagnostic events of the engine and the listeners, as warnings.</param>
-    public WhimbrelTransport(IOptions<WhimbrelTransportOptions> options, ILoggerFactory loggers)
+    /// <param name="upgrade">Upgrade of the process, in which the listeners take part; null for none. It is a service of
+    /// the host, which <c>AddWhimbrelUpgrade</c> of <c>Whimbrel.Hosting</c> adds.</param>
+    public WhimbrelTransport(IOptions<WhimbrelTransportOptions> options, ILoggerFactory loggers,
+        ProcessUpgrade? upgrade = null)
     {
         ArgumentNullException.ThrowIfNull(options);
         ArgumentNullException.ThrowIfNull(loggers);
         Options = options.Value;
+        _upgrade = upgrade;
         _logger = loggers.CreateLogger("Whimbrel.Kestrel");
         Pipes = new ConnectionPipeOptions
         {
@@ -95,6 +100,7 @@ public sealed partial class WhimbrelTransport
                 SlowConsumer = SlowConsumer.Wait,
             },
             Timeouts = new() { Drain = Options.DrainTimeout },
+            Upgrade = _upgrade,
             OnDiagnosticEvent = Report,
         });
         try

@@ -46,6 +46,12 @@ internal static class CommandLine
     private static readonly Option<string?> s_status = Value<string?>("--status", "PATH",
         "Open a Unix socket there for whimbrel top; a name that ends in .status is found by process id.", "a path",
         static text => text.Length > 0 ? text : null);
+    private static readonly Option<string?> s_upgrade = Value<string?>("--upgrade", "PATH",
+        "Take the listening sockets of the process that serves with the same path, which drains and ends; without one, "
+            + "listen as usual. A Unix socket; Linux.", "a path", static text => text.Length > 0 ? text : null);
+    private static readonly Option<double?> s_drain = Value<double?>("--drain", "SECONDS",
+        "Ask sessions to end one after the other in this time, when it stops. Default: all at once.",
+        "seconds up to 3600, or a time such as 2m30s", static text => Seconds(text, 0, 3600));
     private static readonly Option<double?> s_for = Value<double?>("--for", "SECONDS",
         "End after this time; a server drains.", "seconds, for example 10 or 0.5, or a time such as 2m30s",
         static text => Seconds(text, double.Epsilon, 1e8));
@@ -269,7 +275,7 @@ internal static class CommandLine
     {
         Command command = new(kind.ToString().ToLowerInvariant(), description);
         foreach (Option option in (Option[])[s_listen, s_port, s_unix, s_engine,
-            s_loops, s_accept, s_scheduling, s_stats, s_status, s_for, s_tls, s_cert,
+            s_loops, s_accept, s_scheduling, s_stats, s_status, s_upgrade, s_drain, s_for, s_tls, s_cert,
             s_key, s_pfx, s_password, s_passwordFile, s_clientCa, s_alpn, .. more])
             command.Add(option);
         command.Validators.Add(OneCertificate);
@@ -316,6 +322,8 @@ internal static class CommandLine
         {
             Deflates = kind == ServeKind.Ws && parsed.GetValue(s_deflate),
             StatusPath = parsed.GetValue(s_status),
+            UpgradePath = parsed.GetValue(s_upgrade),
+            DrainWindow = TimeSpan.FromSeconds(parsed.GetValue(s_drain) ?? 0),
             Cluster = kind == ServeKind.Chat ? parsed.GetValue(s_cluster) : null,
             Node = kind == ServeKind.Chat ? parsed.GetValue(s_node) : null,
         };

@@ -29,13 +29,15 @@ internal static class ServeCommand
             });
             X509Certificate2? own = null;
             TlsOptions? tls = settings.Tls?.ToServerOptions(NetworkAddress.Parse(settings.Address), out own);
-            Service service = Service.Create(settings, engine, tls);
+            await using ProcessUpgrade? upgrade = settings.UpgradePath is { } path ? new ProcessUpgrade(path) : null;
+            Service service = Service.Create(settings, engine, tls, upgrade);
             await engine.StartAsync();
             await using IAsyncDisposable? cluster = settings.Cluster is { } broker
                 ? await service.Room!.JoinAsync(service.Server, broker, settings.Node)
                 : null;
             await service.Server.StartAsync();
-            StopReport report = await ServeAsync(settings, service, own, stop);
+            if (upgrade is not null) await upgrade.ReadyAsync();
+            StopReport report = await ServeAsync(settings, service, own, stop, upgrade);
             if (report.IsComplete) code = ExitCode.Done;
             else await Console.Error.WriteLineAsync($"whimbrel: not everything has ended: {report}.");
             // What delays the server delays the engine as well, so it is reported and waited for once.
@@ -54,7 +56,7 @@ internal static class ServeCommand
     }
 
     private static async Task<StopReport> ServeAsync(ServeSettings settings, Service service,
-        X509Certificate2? own, Task asked)
+        X509Certificate2? own, Task asked, ProcessUpgrade? upgrade)
     {
         Server server = service.Server;
         long start = Stopwatch.GetTimestamp();
@@ -69,10 +71,15 @@ internal static class ServeCommand
                 + $"permanent one: whimbrel certs. SHA-256 {CertsCommand.FingerprintOf(own)}");
         Console.Error.WriteLine($"serving {settings.Kind.ToString().ToLowerInvariant()}; Ctrl-C ends. Talk to it: "
             + $"{(settings.Kind == ServeKind.Ws ? $"new WebSocket(\"{(settings.Tls is null ? "ws" : "wss")}://{server.EndPoint}\") in a browser's console" : settings.Kind == ServeKind.Chat && server.EndPoint is IPEndPoint at ? $"{(settings.Tls is null ? "http" : "https")}://{Reachable(at)}/ in a browser, {HowToTalk(settings, at, own)}" : settings.Kind == ServeKind.Http ? HowToAsk(server.EndPoint!, settings.Tls is not null) : HowToTalk(settings, server.EndPoint!, own))}");
+        if (upgrade?.OldProcess is { } old)
+            Console.Error.WriteLine($"the listening socket is that of process {old}, which drains and ends");
         Task stats = settings.Stats ? PrintStatsAsync(service, ending.Token) : Task.CompletedTask;
 
+        if (upgrade is not null) asked = Task.WhenAny(asked, upgrade.Replaced);
         if (settings.Duration is { } duration) await Task.WhenAny(asked, Task.Delay(duration, ending.Token));
         else await asked;
+        if (upgrade is { IsReplaced: true })
+            Console.Error.WriteLine("a new process serves from now on: this one drains and ends");
 
         await ending.CancelAsync();
         await stats;

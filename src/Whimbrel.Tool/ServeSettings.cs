@@ -18,6 +18,12 @@ internal sealed record ServeSettings(ServeKind Kind, string Address, EngineKind 
     /// <summary>Path of the status socket, or null.</summary>
     internal string? StatusPath { get; init; }
 
+    /// <summary>Path of the upgrade, or null.</summary>
+    internal string? UpgradePath { get; init; }
+
+    /// <summary>Time over which a stop asks the sessions to end.</summary>
+    internal TimeSpan DrainWindow { get; init; }
+
     /// <summary>True to compress messages, for <see cref="ServeKind.Ws"/>.</summary>
     internal bool Deflates { get; init; }
 

@@ -11,7 +11,7 @@ namespace Whimbrel.Tool;
 internal sealed record Service(Server Server, string Unit, Func<long> Count, PushProducer? Producer = null,
     ChatRoom? Room = null)
 {
-    internal static Service Create(ServeSettings settings, Engine engine, TlsOptions? tls)
+    internal static Service Create(ServeSettings settings, Engine engine, TlsOptions? tls, ProcessUpgrade? upgrade)
     {
         Tally receives = new(engine.LoopCount);
         switch (settings.Kind)
@@ -53,7 +53,9 @@ internal sealed record Service(Server Server, string Unit, Func<long> Count, Pus
                 Limits = new() { SlowConsumer = slowConsumer, AllowLargeMessages = allowsLarge },
                 Scheduling = settings.Scheduling,
                 Tls = tls,
-                StatusPath = settings.StatusPath
+                StatusPath = settings.StatusPath,
+                Timeouts = new() { DrainWindow = settings.DrainWindow },
+                Upgrade = upgrade,
             };
     }
 }

@@ -147,6 +147,12 @@ public partial class Server : IAsyncDisposable
         private set;
     }
 
+    /// <summary>
+    /// True from the begin of a stop to its end. With <see cref="ConnectionTimeouts.DrainWindow"/> most sessions have
+    /// not been asked to end then.
+    /// </summary>
+    public bool IsStopping => _phase == Phase.Stopping;
+
     /// <summary>All connected sessions, as a group with automatic membership.</summary>
     public SessionGroup Sessions => RequireHost().Everyone;
 
@@ -319,9 +325,12 @@ public partial class Server : IAsyncDisposable
             OnStarting();
             engine.Start();
             await warm.ConfigureAwait(false);
+            if (Options.Upgrade is { } upgrade)
+                addresses = await upgrade.ClaimAsync(addresses, SocketType.Stream).ConfigureAwait(false);
             List<EndPoint> bound = await ListenAsync(engine, host, addresses, opened, Options.Accept.AtStart, before)
                 .ConfigureAwait(false);
-            if (Options.StatusPath is { } path && engine.HasWatchdog) host.Status = StatusSocket.Open(engine, path);
+            // During an upgrade the path stays the old process's, until this one is ready.
+            if (Options.Upgrade is not { IsPending: true }) OpenStatus(host);
             lock (_gate)
             {
                 if (_phase != Phase.Starting || !ReferenceEquals(_host, host))
@@ -336,6 +345,8 @@ public partial class Server : IAsyncDisposable
                 // Inside the lock, so that a stop is reported after it.
                 if (engine.HasWatchdog) ServerMetrics.ServerStarted(host, EndPoint);
             }
+
+            Options.Upgrade?.Add(this);
         }
         catch
         {
@@ -352,29 +363,44 @@ public partial class Server : IAsyncDisposable
         host.Tell(0, static (owner, _) => owner.OnStarted());
     }
 
+    private void OpenStatus(Host host)
+    {
+        if (host.Status is null && Options.StatusPath is { } path && host.Engine.HasWatchdog)
+            host.Status = StatusSocket.Open(host.Engine, path, Options.Upgrade);
+    }
+
     /// <summary>Returns what a restart listens on: bound addresses, and sockets of other processes.</summary>
     private static List<EndPoint> Again(IReadOnlyList<EndPoint> addresses, List<EndPoint> bound) =>
-        [.. addresses.Zip(bound, static (given, real) => given is InheritedSocket ? given : real)];
+        [.. addresses.Zip(bound, static (given, real) => given is InheritedSocket { IsClaimed: false } ? given : real)
+            .Distinct()];
 
     private async ValueTask<List<EndPoint>> ListenAsync(Engine engine, Host host, IReadOnlyList<EndPoint> addresses,
         List<Listener> opened, bool accepts, StopReport before = default)
     {
         List<EndPoint> bound = [];
+        List<Loop> listening = []; // at the current address
         HashSet<int> blocked = [.. before.Unfinished.Select(static u => u.LoopIndex).OfType<int>()];
-        foreach (EndPoint address in addresses)
+        for (int a = 0; a < addresses.Count; a++)
         {
-            bool isShared = host.Scheme == AcceptScheme.ListenerPerLoop && address is IPEndPoint
-                && engine.LoopCount > 1;
+            EndPoint address = addresses[a];
+            EndPoint plain = (address as InheritedSocket)?.LocalEndPoint ?? address;
+            bool isShared = host.Scheme == AcceptScheme.ListenerPerLoop && plain is IPEndPoint
+                && address is not InheritedSocket { IsClaimed: false } && engine.LoopCount > 1;
             Loop first = engine.NextLoop();
             for (int i = 1; i < engine.LoopCount && blocked.Contains(first.Index); i++) first = engine.NextLoop();
             EndPoint real = await OpenAsync(first, address, isShared ? PortSharing.Opens : PortSharing.None)
                 .ConfigureAwait(false);
             bound.Add(real);
-            if (!isShared) continue;
+            listening.Add(first);
+            // An old process may have had several sockets at one address. All of them are needed: each has a queue.
+            bool hasMore = a + 1 < addresses.Count && address is InheritedSocket { IsClaimed: true }
+                && addresses[a + 1] is InheritedSocket { IsClaimed: true } next && next.LocalEndPoint.Equals(plain);
+            if (hasMore) continue;
+            Loop[] others = isShared ? [.. engine.Loops.Except(listening)] : [];
+            listening.Clear();
             // The other loops listen on the port that the first one got.
-            foreach (Loop loop in engine.Loops)
+            foreach (Loop loop in others)
             {
-                if (ReferenceEquals(loop, first)) continue;
                 ValueTask<EndPoint> joined = OpenAsync(loop, real, PortSharing.Joins);
                 // A blocked loop begins to listen when it returns.
                 if (!blocked.Contains(loop.Index)) await joined.ConfigureAwait(false);
@@ -496,7 +522,7 @@ public partial class Server : IAsyncDisposable
         return Finish(async () =>
         {
             IReadOnlyList<EndPoint> addresses = _bound;
-            StopReport report = await StopWithin(deadline ?? Options.Timeouts.Drain).ConfigureAwait(false);
+            StopReport report = await StopWithin(deadline ?? StopLimit).ConfigureAwait(false);
             if (!report.IsComplete) LeaveBehind(report);
             await StartAtAsync(addresses, report).ConfigureAwait(false);
             return report;
@@ -598,9 +624,10 @@ public partial class Server : IAsyncDisposable
     }
 
     /// <summary>
-    /// Stops accepting and calls <see cref="Session"/>.OnServerStopping of every session, which closes. Then waits for
-    /// queued data to be sent, and resets connections still open at the deadline. Completes when every callback and
-    /// every stream handler has returned. Code that has not returned one second after the deadline is reported
+    /// Stops accepting and calls <see cref="Session"/>.OnServerStopping of every session, which closes: of all at once,
+    /// or one after the other over <see cref="ConnectionTimeouts.DrainWindow"/>. Then waits for queued data to be sent,
+    /// and resets connections still open at the deadline. Completes when every callback and every stream handler has
+    /// returned. Code that has not returned one second after the deadline is reported
     /// (<see cref="StopReport.Unfinished"/>) and not waited for any longer, also if loops or the thread pool are
     /// blocked. Concurrent calls report the same; the shortest deadline counts. Has no effect if the server is not
     /// started. May be awaited in a callback; blocking on it there throws.
@@ -610,13 +637,17 @@ public partial class Server : IAsyncDisposable
     /// rest, calls <see cref="OnStopped"/>, and can be started again. The awaits of an <c>async void</c> override are
     /// unknown to the library, so a stop does not wait for them.
     /// </remarks>
-    /// <param name="deadline">Maximum time for draining. Null takes <see cref="ConnectionTimeouts.Drain"/>; zero
-    /// aborts at once, without calling OnServerStopping.</param>
+    /// <param name="deadline">Maximum time for draining. Null takes <see cref="ConnectionTimeouts.DrainWindow"/> and
+    /// <see cref="ConnectionTimeouts.Drain"/>; zero aborts at once, without calling OnServerStopping. A shorter one
+    /// shortens the window.</param>
     public ValueTask<StopReport> StopAsync(TimeSpan? deadline = null)
     {
         if (deadline < TimeSpan.Zero) Throw.OutOfRange(nameof(deadline), deadline, "zero or positive");
-        return StopWithin(deadline ?? Options.Timeouts.Drain);
+        return StopWithin(deadline ?? StopLimit);
     }
+
+    /// <summary>Deadline of a stop without one: the last session is asked at the end of the window.</summary>
+    private TimeSpan StopLimit => Options.Timeouts.DrainWindow + Options.Timeouts.Drain;
 
     /// <summary>
     /// Stops with a token instead of a deadline, as hosts have it: draining takes as long as needed, at most one day.
@@ -761,6 +792,7 @@ public partial class Server : IAsyncDisposable
         ServerMetrics.ServerStopped(host);
         // Before the server can be started again with the same path.
         host.Status?.Dispose();
+        Options.Upgrade?.Remove(this);
     }
 
     /// <summary>Called on a thread of its own when the stop has passed its deadline.</summary>
@@ -794,7 +826,7 @@ public partial class Server : IAsyncDisposable
         lock (_gate)
         {
             _isDisposed = true;
-            deadline = _isOverdue ? TimeSpan.Zero : Options.Timeouts.Drain;
+            deadline = _isOverdue ? TimeSpan.Zero : StopLimit;
         }
 
         StopWait<bool> done = new(Engine);

@@ -69,6 +69,13 @@ public sealed class ServerOptions : ConnectionOptions
     public string? StatusPath { get; init; }
 
     /// <summary>
+    /// Replaces the process without refusing a connection: the start takes the listening sockets of the old process,
+    /// and a new process takes those of this one. The same object for all servers of the process. Default null: the
+    /// start binds.
+    /// </summary>
+    public ProcessUpgrade? Upgrade { get; init; }
+
+    /// <summary>
     /// TLS options for every connection, on TCP and on Unix sockets. Default null: no TLS. An address <c>tls://</c>
     /// requires them.
     /// </summary>
@@ -129,6 +136,7 @@ public sealed class ServerOptions : ConnectionOptions
         SocketOptionRules.Check(errors, this, engine);
         if (StatusPath is { } path && EndPointRules.StatusAt(path, out string? mistake) is null)
             errors.Add($"StatusPath {mistake}");
+        ProcessUpgrade.Check(errors, Upgrade, engine);
         Tls?.Validate(errors, isServer: true);
         if (Tls is null && EndPointRules.WantsTls(Address))
             errors.Add(

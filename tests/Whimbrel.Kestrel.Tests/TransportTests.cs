@@ -145,6 +145,39 @@ public sealed class TransportTests
     }
 
     [Fact]
+    public async Task A_new_process_takes_the_sockets_of_Kestrel_and_the_old_one_accepts_no_longer()
+    {
+        Assert.SkipUnless(OperatingSystem.IsLinux(), "Upgrades of a process need Linux.");
+        string path = Path.Combine(Path.GetTempPath(), $"whimbrel-{Guid.NewGuid():n}");
+        await using ProcessUpgrade first = new(path), second = new(path);
+        await using WebApplication old = await StartAsync(first, "old");
+        await first.ReadyAsync(Token);
+        string at = old.Urls.Single();
+        using HttpClient kept = new(), client = new();
+        Assert.Equal("old", await kept.GetStringAsync(new Uri(at), Token));
+        await using WebApplication fresh = await StartAsync(second, "fresh");
+        Assert.Equal(at, fresh.Urls.Single());
+        await second.ReadyAsync(Token);
+        await first.Replaced.WaitAsync(s_patience, Token);
+        // A connection that is open stays with the old process, and a new one goes to the new one.
+        Assert.Equal("old", await kept.GetStringAsync(new Uri(at), Token));
+        Assert.Equal("fresh", await client.GetStringAsync(new Uri(at), Token));
+        await old.StopAsync(Token);
+        Assert.Equal("fresh", await kept.GetStringAsync(new Uri(at), Token));
+
+        static async Task<WebApplication> StartAsync(ProcessUpgrade upgrade, string answer)
+        {
+            WebApplicationBuilder builder = WebApplication.CreateSlimBuilder();
+            builder.WebHost.UseWhimbrel().UseUrls("http://127.0.0.1:0");
+            builder.Services.AddSingleton(upgrade);
+            WebApplication site = builder.Build();
+            site.MapGet("/", () => answer);
+            await site.StartAsync(Token);
+            return site;
+        }
+    }
+
+    [Fact]
     public async Task End_points_of_other_kinds_are_refused_with_a_reason()
     {
         await using ServiceProvider services = Services();

@@ -425,11 +425,12 @@ internal sealed class WebSocketInbox(WebSocketSession session, Func<WebSocketSes
         try
         {
             await handler!(session, stop).ConfigureAwait(false);
-            session.Close(stop.IsCancellationRequested ? WebSocketStatus.GoingAway : WebSocketStatus.Normal);
+            if (stop.IsCancellationRequested) session.CloseBecauseOfStop();
+            else session.Close(WebSocketStatus.Normal);
         }
         catch (OperationCanceledException) when (stop.IsCancellationRequested)
         {
-            session.Close(WebSocketStatus.GoingAway); // the handler has stopped as requested
+            session.CloseBecauseOfStop(); // the handler has stopped as requested
         }
         catch (WebSocketException) when (session.IsConnected && PeerStatus is { } status)
         {

@@ -30,6 +30,7 @@ internal sealed class Listener : Resident
     private bool _isDraining;
     private int _failuresInARow;
     private volatile bool _isLeftBehind;
+    private volatile bool _leavesRest;
 
     internal Listener(Loop loop, ConnectionHost host, ServerOptions options, EndPoint endPoint,
         PortSharing sharing = PortSharing.None, bool accepts = true)
@@ -38,6 +39,9 @@ internal sealed class Listener : Resident
         _host = host;
         Options = options;
         Inherited = endPoint as InheritedSocket;
+        LeavesRest = Inherited is not null;
+        if (options.Upgrade is not null)
+            Given = Inherited is { IsClaimed: true } ? Inherited.Name : UpgradeNames.Of(endPoint);
         EndPoint = endPoint = Inherited?.LocalEndPoint ?? endPoint;
         Sharing = sharing;
         _isAccepting = accepts;
@@ -53,11 +57,24 @@ internal sealed class Listener : Resident
     /// <summary>Socket of another process, of which this one is a duplicate; null if this process binds.</summary>
     internal InheritedSocket? Inherited { get; }
 
+    /// <summary>Address that the first process was given, as text: an upgrade finds the socket by it.</summary>
+    internal string Given { get; } = "";
+
     /// <summary>
-    /// True if another process may listen on the same socket. Blocking mode, filter and waiting connections then belong
-    /// to both: the descriptor stays non-blocking, and a stop leaves the connections waiting.
+    /// True if another process may listen on the same socket, now or later. The blocking mode belongs to both: the
+    /// descriptor stays non-blocking.
     /// </summary>
-    internal bool IsShared => Inherited is not null;
+    internal bool IsShared => Inherited is not null || Options.Upgrade is not null;
+
+    /// <summary>
+    /// True while another process has the same socket. Filter, waiting connections and path belong to both: a stop
+    /// leaves them as they are. Set on any thread before the stop.
+    /// </summary>
+    internal bool LeavesRest
+    {
+        get => _leavesRest;
+        set => _leavesRest = value;
+    }
 
     internal PortSharing Sharing { get; }
 
@@ -65,7 +82,7 @@ internal sealed class Listener : Resident
     internal bool IsDraining => _isDraining;
 
     /// <summary>True if the engine accepts the waiting connections before it closes the listener.</summary>
-    internal bool AcceptsRest => _isDraining && !IsShared;
+    internal bool AcceptsRest => _isDraining && !LeavesRest;
 
     /// <summary>
     /// Failure of an option or of the user's hook, which is more precise than the number passed to
@@ -206,7 +223,7 @@ internal sealed class Listener : Resident
     internal void StopListening()
     {
         _isLeftBehind = true;
-        if (IsShared) return;
+        if (LeavesRest) return;
         try
         {
             ShareSocket()?.Shutdown(SocketShutdown.Both);
@@ -218,7 +235,7 @@ internal sealed class Listener : Resident
     }
 
     /// <summary>False if the path belongs to another process, or may already belong to another listener.</summary>
-    internal override bool OwnsPath => !_isLeftBehind && !IsShared;
+    internal override bool OwnsPath => !_isLeftBehind && !LeavesRest;
 
     /// <summary>Stops accepting and closes. Completes when the descriptor is closed.</summary>
     /// <param name="stopped">Completion to set at the end; or null.</param>

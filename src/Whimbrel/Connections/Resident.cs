@@ -89,6 +89,15 @@ internal abstract class Resident
         lock (Loop.SocketGate) return _share.Get();
     }
 
+    /// <summary>
+    /// Returns a duplicate of its descriptor, which the caller owns; negative if it has none. Any thread.
+    /// </summary>
+    internal int DuplicateDescriptor()
+    {
+        // tidy: allowed because it runs once for each upgrade of the process
+        lock (Loop.SocketGate) return _share.DuplicateDescriptor();
+    }
+
     /// <summary>Called when the attach has ended, with 0 or an error number.</summary>
     internal abstract void CompleteAttach(int error);
 

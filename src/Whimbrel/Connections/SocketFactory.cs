@@ -1,6 +1,7 @@
 using System.Net;
 using System.Net.Sockets;
 using System.Text;
+using Whimbrel.Diagnostics;
 using Whimbrel.Linux;
 
 namespace Whimbrel.Connections;
@@ -61,14 +62,33 @@ internal static unsafe class SocketFactory
         return -error;
     }
 
-    /// <summary>Duplicates the descriptor of another process's listening socket, and sets the options on it.</summary>
+    /// <summary>
+    /// Duplicates the descriptor of another process's listening socket, or takes a claimed one, and sets the options.
+    /// </summary>
     private static int Inherit(Listener listener, InheritedSocket inherited)
     {
-        int fd = Duplicate(inherited);
+        int fd = inherited.IsClaimed ? Claim(inherited) : Duplicate(inherited);
         if (fd < 0) return fd;
         int error = listener.Loop.Engine.Descriptors.IsReached(fd)
             ? Errno.EMFILE
             : NumberOf(listener.Fault = SocketOptions.ApplyTo(listener, new RawSocket(fd, null)));
+        // A second listen sets the backlog only.
+        if (error == 0 && inherited.IsClaimed && Syscall.Listen(fd, listener.Options.Socket.Backlog) != 0)
+            error = Syscall.LastError;
+        // As in Listen.
+        if (error == 0 && listener.Sharing == PortSharing.Opens)
+            error = Syscall.SetOption(fd, SocketAbi.SOL_SOCKET, SocketAbi.SO_REUSEPORT, 1);
+        if (error == 0) return fd;
+        Syscall.Close(fd);
+        return -error;
+    }
+
+    /// <summary>Returns the descriptor of a claimed socket, now non-blocking, or a negated error number.</summary>
+    internal static int Claim(InheritedSocket claimed)
+    {
+        int fd = claimed.Take();
+        if (fd < 0) return -Errno.EBADF;
+        int error = Syscall.SetNonBlocking(fd, true);
         if (error == 0) return fd;
         Syscall.Close(fd);
         return -error;
@@ -332,6 +352,20 @@ internal static unsafe class SocketFactory
         {
             socket?.Dispose();
         }
+    }
+
+    /// <summary>
+    /// The same, at a path that another process of the same program still uses: the path leads to this socket from now
+    /// on, and never to none. The caller deletes the path. Linux.
+    /// </summary>
+    internal static Socket ListenInPlace(UnixDomainSocketEndPoint endPoint, int backlog)
+    {
+        if (NoSocketAt(endPoint) is not null) throw new SocketException((int)SocketError.AddressAlreadyInUse);
+        Socket socket = ListenForOwner(new UnixDomainSocketEndPoint(UpgradeNames.TemporaryOf(endPoint)), backlog);
+        int error = UpgradeChannel.Rename(UpgradeNames.TemporaryOf(endPoint), endPoint.ToString());
+        if (error == 0) return socket;
+        socket.Dispose();
+        throw new SocketException((int)ErrorText.SocketErrorOf(error));
     }
 
     /// <summary>

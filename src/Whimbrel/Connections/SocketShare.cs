@@ -55,6 +55,12 @@ internal struct SocketShare
         return _object ??= Duplicate(_source);
     }
 
+    /// <summary>
+    /// Returns a duplicate of the descriptor, which the caller owns; negative if there is none. Linux.
+    /// </summary>
+    internal readonly int DuplicateDescriptor() =>
+        _isOpen && _source.Handle is null ? Syscall.Duplicate(_source.Number) : -1;
+
     // ------------------------------------------------------------------ objects
 
     /// <summary>

@@ -52,6 +52,12 @@ public enum DiagnosticEventKind
 
     /// <summary>Nodes of a cluster are incompatible: different keys, or the same id twice.</summary>
     Cluster,
+
+    /// <summary>
+    /// A new process has not taken the sockets over, or an old one has not released them
+    /// (<see cref="ProcessUpgrade"/>).
+    /// </summary>
+    Upgrade,
 }
 
 /// <summary>

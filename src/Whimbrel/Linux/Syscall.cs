@@ -133,6 +133,15 @@ internal static unsafe class Syscall
     [DllImport("libc", EntryPoint = "unlink")]
     internal static extern int Unlink(byte* path);
 
+    [DllImport("libc", EntryPoint = "rename")]
+    internal static extern int Rename(byte* from, byte* to);
+
+    [DllImport("libc", EntryPoint = "chmod")]
+    internal static extern int ChangeMode(byte* path, uint mode);
+
+    [DllImport("libc", EntryPoint = "geteuid")]
+    internal static extern uint EffectiveUser();
+
     [DllImport("libc", EntryPoint = "getpeername")]
     internal static extern int GetPeerName(int fd, byte* address, uint* length);
 

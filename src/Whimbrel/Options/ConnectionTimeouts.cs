@@ -26,6 +26,14 @@ public class ConnectionTimeouts
         : TimeSpan.FromMinutes(1);
 
     /// <summary>
+    /// Time over which a stop of a server spreads the calls of <see cref="Session"/>.OnServerStopping, so that clients
+    /// do not all reconnect at the same moment: the oldest session first, the last one at the end. The deadline of the
+    /// stop shortens it, so that the last session has <see cref="Drain"/> left, or half of the deadline. 0 to 1 hour;
+    /// default zero, all at once. Without effect for clients.
+    /// </summary>
+    public TimeSpan DrainWindow { get; init; }
+
+    /// <summary>
     /// Time without any byte received or sent after which a connection is closed with cause
     /// <see cref="CloseCause.IdleTimeout"/>: never earlier, and at most a quarter later. Includes pauses. 100 ms to 7
     /// days; default zero, never.
@@ -54,6 +62,7 @@ public class ConnectionTimeouts
     {
         errors.Range("Timeouts.Drain", Drain, TimeSpan.FromMilliseconds(10), TimeSpan.FromHours(1));
         if (DrainTotal != TimeSpan.Zero) errors.Range("Timeouts.DrainTotal", DrainTotal, Drain, TimeSpan.FromDays(7));
+        errors.Range("Timeouts.DrainWindow", DrainWindow, TimeSpan.Zero, TimeSpan.FromHours(1));
         if (Idle != TimeSpan.Zero) errors.Range("Timeouts.Idle", Idle, Least, Most);
         if (Receive != TimeSpan.Zero) errors.Range("Timeouts.Receive", Receive, Least, Most);
         if (Send != TimeSpan.Zero) errors.Range("Timeouts.Send", Send, Least, Most);

@@ -17,6 +17,8 @@ public sealed class InheritedSocket : EndPoint
 {
     private const string NoLinux = "Sockets of other processes are used on Linux only: listen on an address";
 
+    private int _isTaken;
+
     /// <summary>Uses a descriptor of this process. It stays the caller's, and open as long as servers use it.</summary>
     /// <param name="descriptor">Number of the descriptor: a listening TCP or Unix socket, or a datagram socket.</param>
     /// <param name="name">Name for messages and for <c>systemd:NAME</c>; may be empty.</param>
@@ -35,6 +37,12 @@ public sealed class InheritedSocket : EndPoint
 
     private InheritedSocket(int descriptor, string name, EndPoint bound, SocketType type) =>
         (Descriptor, Name, LocalEndPoint, SocketType) = (descriptor, name, bound, type);
+
+    /// <summary>
+    /// True for a socket of a <see cref="ProcessUpgrade"/>: the listener takes over the descriptor itself, and
+    /// <see cref="Name"/> is the address that the first process was given.
+    /// </summary>
+    internal bool IsClaimed { get; init; }
 
     /// <summary>Number of the descriptor in this process.</summary>
     public int Descriptor { get; }
@@ -73,6 +81,18 @@ public sealed class InheritedSocket : EndPoint
         mistake = KernelProbe.IsLinux ? Inspect(descriptor, name, out bound, out type) : NoLinux;
         return mistake is null ? new InheritedSocket(descriptor, name, bound!, type) : null;
     }
+
+    /// <summary>The same for a descriptor that the caller owns, until a listener takes it over.</summary>
+    internal static InheritedSocket? Claim(int descriptor, string given, out string? mistake)
+    {
+        mistake = Inspect(descriptor, given, out EndPoint? bound, out SocketType type);
+        return mistake is null ? new InheritedSocket(descriptor, given, bound!, type) { IsClaimed = true } : null;
+    }
+
+    /// <summary>
+    /// Returns the descriptor of a claimed socket, which the caller owns from now on. -1 if another one has it.
+    /// </summary>
+    internal int Take() => Interlocked.Exchange(ref _isTaken, 1) == 0 ? Descriptor : -1;
 
     /// <summary>Returns why the descriptor cannot be used, or null.</summary>
     private static string? Inspect(int descriptor, string name, out EndPoint? bound, out SocketType type) =>

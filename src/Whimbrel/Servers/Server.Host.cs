@@ -38,7 +38,7 @@ public partial class Server
         private long _shed;
         private int _acceptsLeft;
         private int _nextLoop = -1;
-        private int _sessionsTold;
+        private StopDrain? _drain; // of the first stop that drains, on any thread
         private NoticePace _descriptorNotices;
         private NoticePace _acceptNotices;
         // for the meter: start times in milliseconds of connections made while a listener was active
@@ -423,18 +423,7 @@ public partial class Server
                 Traces[session.Id] = trace;
             Tell(session, static (owner, s) => owner.OnConnected(s));
             // The session may have connected after the stop has notified all others.
-            if (_isStopping && session.Connection is { } connection)
-            {
-                connection.Loop.PostControl(
-                    static (_, c, _, g) =>
-                    {
-                        Connection late = (Connection)c!;
-                        if (late.Generation == (uint)g) late.ServerStopping();
-                    },
-                    connection,
-                    null,
-                    session.Generation);
-            }
+            if (_isStopping && session.Connection is { } connection) Volatile.Read(ref _drain)?.Add(connection);
         }
 
         internal override void SessionDisconnecting(Session session, CloseReason reason) =>
@@ -555,19 +544,15 @@ public partial class Server
             }
         }
 
-        /// <summary>Calls OnServerStopping of every session once.</summary>
-        private void TellAllOfStop()
+        /// <summary>Calls OnServerStopping of every session once, over the window.</summary>
+        private void TellAllOfStop(TimeSpan deadline)
         {
-            if (Interlocked.Exchange(ref _sessionsTold, 1) == 1) return;
-            foreach (HostShard shard in Shards)
-            {
-                shard.Loop.PostControl(
-                    static (_, s, _, _) =>
-                    {
-                        foreach (Connection member in ((HostShard)s!).Members.Members) member.ServerStopping();
-                    },
-                    shard);
-            }
+            ConnectionTimeouts timeouts = _owner.Options.Timeouts;
+            TimeSpan left = deadline - timeouts.Drain, half = deadline / 2;
+            TimeSpan most = left > half ? left : half;
+            StopDrain drain = new(Engine, timeouts.DrainWindow < most ? timeouts.DrainWindow : most);
+            if (Interlocked.CompareExchange(ref _drain, drain, null) is { } first) first.Shorten(drain);
+            else drain.Begin(Shards);
         }
 
         internal void AbortAll()
@@ -601,7 +586,7 @@ public partial class Server
             _isStopping = true;
             // Concurrent stops all report the same number.
             Interlocked.CompareExchange(ref _openAtStop, Live, -1);
-            if (deadline > TimeSpan.Zero) TellAllOfStop();
+            if (deadline > TimeSpan.Zero) TellAllOfStop(deadline);
             else AbortAll();
             await WaitForAll().ConfigureAwait(false);
             for (Host? before = Before; before is not null; before = before.Before)

@@ -19,22 +19,31 @@ internal sealed class StatusSocket : IDisposable
 
     private readonly Engine _engine;
     private readonly Socket _listener;
+    private readonly string _path;
+    private readonly ProcessUpgrade? _upgrade;
     private volatile bool _isClosed;
 
-    private StatusSocket(Engine engine, Socket listener)
+    private StatusSocket(Engine engine, Socket listener, string path, ProcessUpgrade? upgrade)
     {
         _engine = engine;
         _listener = listener;
+        _path = path;
+        _upgrade = upgrade;
     }
 
-    /// <summary>Opens the socket. Throws <see cref="NetworkException"/> if that fails.</summary>
-    internal static StatusSocket Open(Engine engine, string path)
+    /// <summary>
+    /// Opens the socket. With an upgrade it replaces that of the old process, which still runs. Throws
+    /// <see cref="NetworkException"/> if that fails.
+    /// </summary>
+    internal static StatusSocket Open(Engine engine, string path, ProcessUpgrade? upgrade)
     {
         UnixDomainSocketEndPoint endPoint = EndPointRules.StatusAt(path, out _)!;
         Socket listener;
         try
         {
-            listener = SocketFactory.ListenForOwner(endPoint, Backlog);
+            listener = upgrade is null
+                ? SocketFactory.ListenForOwner(endPoint, Backlog)
+                : SocketFactory.ListenInPlace(endPoint, Backlog);
         }
         catch (SocketException e)
         {
@@ -48,7 +57,7 @@ internal sealed class StatusSocket : IDisposable
             throw NotOpened(endPoint, Errno.EACCES);
         }
 
-        StatusSocket status = new(engine, listener);
+        StatusSocket status = new(engine, listener, endPoint.ToString(), upgrade);
         try
         {
             new Thread(static s => ((StatusSocket)s!).Run()) { IsBackground = true, Name = "whimbrel-status" }
@@ -72,6 +81,8 @@ internal sealed class StatusSocket : IDisposable
     public void Dispose()
     {
         _isClosed = true;
+        // .NET deletes the path at which a socket was bound, and this one was renamed.
+        if (_upgrade is { IsReplaced: false }) UpgradeChannel.Delete(_path);
         _listener.Dispose();
     }
 

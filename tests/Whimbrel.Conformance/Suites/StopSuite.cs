@@ -1,3 +1,4 @@
+using System.Collections.Concurrent;
 using System.Diagnostics;
 using System.Net;
 
@@ -79,6 +80,75 @@ public abstract class StopSuite(Transport transport) : Suite(transport)
             last.Write("last");
             Assert.Equal("last", last.ReadText(4));
         });
+
+    [Fact, Contract(12)]
+    public void Sessions_are_asked_one_after_the_other_over_the_window() => Run(rig =>
+    {
+        TimeSpan window = TimeSpan.FromSeconds(1);
+        ConcurrentQueue<(long Id, int Loop, long AtMs)> asked = new();
+        RecordingServer server = rig.Serve(
+            s => s.AtServerStopping = x =>
+            {
+                asked.Enqueue((x.Id, x.Loop.Index, rig.Engine.NowMs));
+                x.Close();
+            },
+            new ServerOptions
+            {
+                Engine = rig.Engine,
+                EndPoint = rig.NewAddress(),
+                Timeouts = new() { DrainWindow = window, Drain = TimeSpan.FromMinutes(1) }
+            });
+        List<Peer> peers = [];
+        for (int i = 0; i < 8; i++) peers.Add(rig.ConnectPeer(server.EndPoint!));
+        for (int i = 0; i < 8; i++) server.Connected(i);
+        long start = rig.Engine.NowMs;
+        ValueTask<StopReport> stop = server.StopAsync();
+        rig.Until(() => asked.Count == 8, "all sessions to be asked");
+        foreach (Peer peer in peers)
+        {
+            peer.ReadToEnd();
+            peer.Close();
+        }
+
+        StopReport report = rig.Await(stop, "the stop");
+        Assert.Equal((8, 0), (report.Drained, report.Aborted));
+        foreach (IGrouping<int, (long Id, int Loop, long AtMs)> loop in asked.GroupBy(static a => a.Loop))
+        {
+            // The oldest first, and none before its moment.
+            (long Id, int Loop, long AtMs)[] here = [.. loop];
+            Assert.Equal(here.Select(static a => a.Id).Order(), here.Select(static a => a.Id));
+            for (int i = 0; i < here.Length; i++)
+                Assert.True(here[i].AtMs - start >= window.TotalMilliseconds * i / here.Length - 1, $"{i}: {here[i]}");
+        }
+    });
+
+    [Theory, Contract(12)]
+    [InlineData(false)]
+    [InlineData(true)]
+    public void A_deadline_shortens_the_window(bool isSecondStop) => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(null,
+            new ServerOptions
+            {
+                Engine = rig.Engine,
+                EndPoint = rig.NewAddress(),
+                Timeouts = new() { DrainWindow = TimeSpan.FromMinutes(30) }
+            });
+        List<Peer> peers = [];
+        for (int i = 0; i < 6; i++) peers.Add(rig.ConnectPeer(server.EndPoint!));
+        for (int i = 0; i < 6; i++) server.Connected(i);
+        ValueTask<StopReport> first = isSecondStop ? server.StopAsync() : default;
+        ValueTask<StopReport> stop = server.StopAsync(TimeSpan.FromSeconds(4));
+        foreach (Peer peer in peers)
+        {
+            peer.ReadToEnd();
+            peer.Close();
+        }
+
+        StopReport report = rig.Await(stop, "the stop");
+        Assert.Equal((6, 0), (report.Drained, report.Aborted));
+        if (isSecondStop) Assert.Equal(report, rig.Await(first, "the first stop"));
+    });
 
     [Fact, Contract(12, 14)]
     public void Disposing_a_server_with_a_hanging_callback_throws_at_the_deadline() => RunBlocked((rig, release) =>

@@ -47,6 +47,7 @@ internal static class Layers
             + "of groups"),
         (["Connections/ConnectionHost", "Connections/HostShard"], ["Session", "Newcomer", "SessionGroup", "GroupShard"],
             "what a connection needs of the server or client above it, and its members on one loop"),
+        (["Connections/StopDrain"], ["Session"], "orders the sessions of a stopping server by their age"),
         (["Session"], ["SessionGroup", "Server", "Client"],
             "what the user may ask a session for; the session itself never calls server or client"),
     ];
