@@ -147,9 +147,11 @@ internal sealed class Call(CallClient owner) : Completion<CallAnswer>(owner.Engi
     internal static CallException NotSent(string remote, CloseReason last) => new(
         CallFailure.NotSent,
         mayHaveBeenHandled: false,
-        $"There is no connection to {remote}, and no connect is in progress: {(last.Cause == CloseCause.None
-            ? "await ConnectAsync first"
-            : $"the last one ended ({last}). Await ConnectAsync again, or set a ReconnectPolicy")}. The request was not sent.")
+        $"There is no connection to {remote}, and no connect is in progress: "
+            + (last.Cause == CloseCause.None
+                ? "await ConnectAsync first"
+                : $"the last one ended ({last}). Await ConnectAsync again, or set a ReconnectPolicy")
+            + ". The request was not sent.")
     { CloseReason = last };
 
     internal void SetAnswer(ReadOnlySpan<byte> body)

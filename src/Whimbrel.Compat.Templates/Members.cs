@@ -33,6 +33,13 @@ internal static class Members
         + "\n\n"
         + make("Async", "bool", "", "False if there is no connection, or no room.") + "\n";
 
+    /// <summary>The documentation of a parameter that is written as "name|text".</summary>
+    internal static string ParameterLine(string parameter)
+    {
+        string[] parts = parameter.Split('|');
+        return $"    /// <param name=\"{parts[0]}\">{parts[1]}</param>\n";
+    }
+
     /// <summary>Returns the five overloads for bytes and text; four of them call the one with a span of
     /// bytes.</summary>
     /// <param name="head">Modifiers, result and name.</param>
@@ -51,8 +58,8 @@ internal static class Members
             + $"1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>\n";
         string result = $"    /// <returns>{returns}</returns>\n";
         string Doc(params string[] parameters) =>
-            $"    /// <summary>{summary}</summary>\n{firstDoc}{string.Concat(parameters.Select(static p => $"    /// <param name=\"{p.Split('|')[0]}\">{p.Split('|')[1]}</param>\n"))}"
-            + $"{result}";
+            $"    /// <summary>{summary}</summary>\n{firstDoc}"
+            + string.Concat(parameters.Select(ParameterLine)) + result;
         return string.Join("\n\n",
             Doc($"{text}|Text to send as UTF-8.") + $"    {head}({first}string {text})\n    {{\n        "
             + $"ArgumentNullException.ThrowIfNull({text});\n        return {name}({pass}{text}.AsSpan());\n    }}",

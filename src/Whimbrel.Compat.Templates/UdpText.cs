@@ -507,10 +507,8 @@ internal static class UdpText
         string firstDoc = before.Length == 0
             ? ""
             : $"    /// <param name=\"{before.Split(' ').Last()}\">Receiver of the datagram.</param>\n";
-        string Doc(params string[] parameters) => $"\n    /// "
-            + $"<summary>{summary}</summary>\n{firstDoc}"
-            + $"{string.Concat(parameters.Select(static p => $"    /// <param name=\"{p.Split('|')[0]}\">{p.Split('|')[1]}</param>\n"))}    "
-            + $"/// <returns>{returns}</returns>\n";
+        string Doc(params string[] parameters) => $"\n    /// <summary>{summary}</summary>\n{firstDoc}"
+            + string.Concat(parameters.Select(Members.ParameterLine)) + $"    /// <returns>{returns}</returns>\n";
         return Doc("buffer|Bytes to send. They are copied.") + $"    {head}({first}byte[] buffer)\n    {{\n        "
             + $"ArgumentNullException.ThrowIfNull(buffer);\n        return {name}({pass}buffer.AsSpan());\n    }}\n"
             + Doc("buffer|Array with the bytes, which are copied.",

@@ -111,8 +111,7 @@ internal static class DatagramRules
         || address.Equals(IPAddress.IPv6Any) || MulticastGroup.IsGroup(address)
             ? null
             : $"a socket bound to {address} receives nothing of a group on Linux: bind it to "
-                + $"IPAddress."
-                + $"{(address.AddressFamily == AddressFamily.InterNetworkV6 ? nameof(IPAddress.IPv6Any) : nameof(IPAddress.Any))} "
+                + (address.AddressFamily == AddressFamily.InterNetworkV6 ? "IPAddress.IPv6Any " : "IPAddress.Any ")
                 + $"or to {group.Address}, and select the network by the group's Interface";
 
     private static void CheckGroups(OptionErrors errors, DatagramOptions options, EndPoint? endPoint)

@@ -466,8 +466,10 @@ internal sealed partial class LoopSocket : DatagramResident
         if (fault.Error.Code == 0 || !_failedNotices.TryTake(Loop.Engine.NowMs)) return;
         NoteLost($"A datagram of {fault.Length:n0} bytes to {fault.Peer} "
             + $"was not sent: {DatagramErrors.WordsOf(fault.Error.Code)} "
-            + $"{(_handler is null ? "A socket with a handler gets it as OnSendFailed." : "Override OnSendFailed to handle it yourself.")} "
-            + $"Further ones of the next minute are only counted (DatagramCounters.Failed).");
+            + (_handler is null
+                ? "A socket with a handler gets it as OnSendFailed. "
+                : "Override OnSendFailed to handle it yourself. ")
+            + "Further ones of the next minute are only counted (DatagramCounters.Failed).");
     }
 
     /// <summary>

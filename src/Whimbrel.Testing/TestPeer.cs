@@ -408,8 +408,8 @@ public sealed class TestPeer : IDisposable
     private string Shown()
     {
         const int Most = 200;
-        string text = Encoding.UTF8.GetString([.. _received.Take(Most)]);
-        return $"\"{text.Replace("\r", "\\r", StringComparison.Ordinal).Replace("\n", "\\n", StringComparison.Ordinal)}\""
-            + $"{(_received.Count > Most ? " ..." : "")}";
+        string text = Encoding.UTF8.GetString([.. _received.Take(Most)])
+            .Replace("\r", "\\r", StringComparison.Ordinal).Replace("\n", "\\n", StringComparison.Ordinal);
+        return $"\"{text}\"{(_received.Count > Most ? " ..." : "")}";
     }
 }

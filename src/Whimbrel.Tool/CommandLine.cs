@@ -520,8 +520,9 @@ internal static class CommandLine
         command.Validators.Add(static result =>
         {
             string? text = result.GetValue(s_page);
-            if (text is not null && ExplainCommand.NameOf(text) is null) result.AddError($"There is no page "
-                + $"'{text}'.{(Likeness.Nearest(text, ExplainCommand.Pages) is { } meant ? $" Did you mean '{meant}'?" : "")}");
+            if (text is null || ExplainCommand.NameOf(text) is not null) return;
+            string? meant = Likeness.Nearest(text, ExplainCommand.Pages);
+            result.AddError($"There is no page '{text}'.{(meant is null ? "" : $" Did you mean '{meant}'?")}");
         });
         command.SetAction(static parsed => ExplainCommand.Run(parsed.GetValue(s_page)));
         return command;

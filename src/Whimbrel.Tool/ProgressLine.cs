@@ -52,9 +52,8 @@ internal sealed class ProgressLine(TextWriter? output, Func<int> width)
         string text;
         if (total > 0 && done <= total)
         {
-            string left = perSecond > 0
-                ? $", {UnitText.RoundTime(TimeSpan.FromSeconds(Math.Ceiling(Math.Min((total - done) / perSecond, 1e8))))} left"
-                : "";
+            double seconds = perSecond > 0 ? Math.Ceiling(Math.Min((total - done) / perSecond, 1e8)) : 0;
+            string left = perSecond > 0 ? $", {UnitText.RoundTime(TimeSpan.FromSeconds(seconds))} left" : "";
             text = string.Create(CultureInfo.InvariantCulture,
                 $"{done * 100.0 / total:0} %, {UnitText.RoundBytes(done)} of {UnitText.RoundBytes(total)}, "
                 + $"{UnitText.RoundBytes((long)perSecond)}/s{left}");

@@ -70,7 +70,7 @@ internal static class ServeCommand
             Console.Error.WriteLine($"TLS with a temporary certificate of this process, for {NamesOf(own)}. For a "
                 + $"permanent one: whimbrel certs. SHA-256 {CertsCommand.FingerprintOf(own)}");
         Console.Error.WriteLine($"serving {settings.Kind.ToString().ToLowerInvariant()}; Ctrl-C ends. Talk to it: "
-            + $"{(settings.Kind == ServeKind.Ws ? $"new WebSocket(\"{(settings.Tls is null ? "ws" : "wss")}://{server.EndPoint}\") in a browser's console" : settings.Kind == ServeKind.Chat && server.EndPoint is IPEndPoint at ? $"{(settings.Tls is null ? "http" : "https")}://{Reachable(at)}/ in a browser, {HowToTalk(settings, at, own)}" : settings.Kind == ServeKind.Http ? HowToAsk(server.EndPoint!, settings.Tls is not null) : HowToTalk(settings, server.EndPoint!, own))}");
+            + HowToReach(settings, server.EndPoint!, own));
         if (upgrade?.OldProcess is { } old)
             Console.Error.WriteLine($"the listening socket is that of process {old}, which drains and ends");
         Task stats = settings.Stats ? PrintStatsAsync(service, ending.Token) : Task.CompletedTask;
@@ -103,6 +103,19 @@ internal static class ServeCommand
             .Single();
         return string.Join(", ",
             [.. names.EnumerateDnsNames(), .. names.EnumerateIPAddresses().Select(static a => a.ToString())]);
+    }
+
+    private static string HowToReach(ServeSettings settings, EndPoint endPoint, X509Certificate2? own)
+    {
+        bool isTls = settings.Tls is not null;
+        return settings.Kind switch
+        {
+            ServeKind.Ws => $"new WebSocket(\"{(isTls ? "wss" : "ws")}://{endPoint}\") in a browser's console",
+            ServeKind.Chat when endPoint is IPEndPoint at =>
+                $"{(isTls ? "https" : "http")}://{Reachable(at)}/ in a browser, {HowToTalk(settings, at, own)}",
+            ServeKind.Http => HowToAsk(endPoint, isTls),
+            _ => HowToTalk(settings, endPoint, own),
+        };
     }
 
     private static string HowToAsk(EndPoint endPoint, bool isTls)

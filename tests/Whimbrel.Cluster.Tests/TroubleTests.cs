@@ -84,7 +84,7 @@ public abstract class TroubleTests : IAsyncLifetime
     }
 
     internal static string Shown(HistoryPage? page) => page is null ? "nothing" : $"{page.First} {page.Last}: "
-        + $"{string.Join(' ', page.Entries.Select(static e => $"{e.Offset}={Encoding.UTF8.GetString(e.Envelope.Span)}"))}";
+        + string.Join(' ', page.Entries.Select(static e => $"{e.Offset}={Encoding.UTF8.GetString(e.Envelope.Span)}"));
 
     // A node with a blocked loop while more is published than the broker keeps for it. The quick node waits until the
     // broker has sent everything.

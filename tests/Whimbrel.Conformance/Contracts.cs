@@ -8,7 +8,7 @@ namespace Whimbrel.Conformance;
 /// engine.</summary>
 internal static class Contracts
 {
-    /// <summary>Sentences in the order of their numbers. Kept short; the full text is at the head of <see cref="Session"/>.</summary>
+    /// <summary>Short sentences in the order of their numbers; <see cref="Session"/> has the full text.</summary>
     internal static readonly (int Number, string Promise)[] All =
     [
         (1, "A session serves one connection or one connect attempt; its callbacks come in one legal order, and "

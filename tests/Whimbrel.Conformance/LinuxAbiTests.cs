@@ -100,8 +100,8 @@ public sealed class LinuxAbiTests
             await File.WriteAllTextAsync(
                 source,
                 $"#define _GNU_SOURCE\n{string.Concat(headers.Select(static h => $"#include <{h}>\n"))}int main(void) "
-                + $"{{\n{string.Concat(constants.Select(static c => $"printf(\"{c.Name} %d\\n\", (int){c.Name});\n"))}return "
-                + $"0; }}\n",
+                + "{\n" + string.Concat(constants.Select(static c => $"printf(\"{c.Name} %d\\n\", (int){c.Name});\n"))
+                + "return 0; }\n",
                 TestContext.Current.CancellationToken);
             await RunAsync("/usr/bin/cc", "-o", program, source);
             Assert.Equal(constants.Select(static c => $"{c.Name} {c.Value}"),

@@ -200,7 +200,7 @@ public sealed class MetersTests : IAsyncLifetime
     }
 
     [Fact]
-    public async Task The_duration_of_a_handshake_is_recorded_once_with_its_outcome_if_a_listener_existed_when_it_began()
+    public async Task A_handshake_duration_is_recorded_once_with_its_outcome_if_a_listener_existed_when_it_began()
     {
         await _server.DisposeAsync();
         TlsOptions tls = new() { Certificate = TlsCertificate.From(TestCertificates.Server) };

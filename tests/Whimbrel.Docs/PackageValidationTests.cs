@@ -3,8 +3,8 @@ using Microsoft.CodeAnalysis.CSharp;
 
 namespace Whimbrel.Docs;
 
-// The SDK's package validation runs within each pack (src/Directory.Build.props): a package whose assembly for a runtime
-// lacks an API of the one in lib/ is an error.
+// The SDK's package validation runs within each pack (src/Directory.Build.props): a package is an error if its assembly
+// for a runtime lacks an API of the one in lib/.
 public class PackageValidationTests
 {
     private static readonly TimeSpan _limit = TimeSpan.FromMinutes(5);

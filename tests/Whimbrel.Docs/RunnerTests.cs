@@ -59,6 +59,7 @@ public sealed class RunnerTests : IDisposable
         var (code, lines) = await TestAsync();
         Assert.Equal(["0 flaky", "1 passed, 1 failed, 0 skipped"], lines[^2..]);
         Assert.Contains("    failed once, and again in run 17 of 20 alone: A.Racy", lines);
+        Assert.Equal(["Failed in Whimbrel.Docs: A.Racy", "  it was planted"], lines[^4..^2]);
         Assert.Equal(1, code);
     }
 
@@ -82,7 +83,7 @@ public sealed class RunnerTests : IDisposable
     }
 
     [Theory]
-    [InlineData("Whimbrel.Tests", "report failed A.One")]
+    [InlineData("Whimbrel.Simulation", "report failed A.One")]
     [InlineData("Whimbrel.Docs", "report failed A.MemoryTcp.One")]
     [InlineData("Whimbrel.Docs", "for n in 1 2 3 4 5 6 7; do report failed A.Test$n; done")]
     public async Task Tests_in_virtual_time_and_runs_with_many_failures_are_not_repeated(string project,

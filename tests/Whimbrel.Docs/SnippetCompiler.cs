@@ -6,13 +6,13 @@ using Whimbrel.Analyzers;
 
 namespace Whimbrel.Docs;
 
-// Compiles a snippet the way a reader would, against the assemblies beside this test. What the fence says decides the wrapping
-// (CONTRIBUTING.md, "Snippets"):
+// Compiles a snippet the way a reader would, against the assemblies beside this test. The fence's words select the
+// wrapping (CONTRIBUTING.md, "Snippets"):
 //   csharp                          types and top-level statements, as in Program.cs
 //   csharp continues                the same, with the types of the page's earlier snippets in sight
 //   csharp members [of Base]        members of a class derived from Base (Session when nothing is said)
 //   csharp given TYPE NAME, ...     statements that find these variables already there
-//   csharp test                     tests of xunit, with the types of the page's earlier snippets in sight; they are run, too
+//   csharp test                     tests of xunit, which are run; the types of the page's earlier snippets are in sight
 // Errors are reported with the page's own line numbers.
 internal static class SnippetCompiler
 {
@@ -93,7 +93,8 @@ internal static class SnippetCompiler
             new BlockingCallAnalyzer(), new RawSendAnalyzer()]).GetAnalyzerDiagnosticsAsync().GetAwaiter().GetResult()
         let place = found.Location.GetMappedLineSpan()
         where place.HasMappedPath && place.Path == snippet.Path
-        select $"{place.Path}:{place.StartLinePosition.Line + 1}: {found.Id} {found.GetMessage(System.Globalization.CultureInfo.InvariantCulture)}";
+        select $"{place.Path}:{place.StartLinePosition.Line + 1}: {found.Id} "
+            + found.GetMessage(System.Globalization.CultureInfo.InvariantCulture);
 
     private static bool HasWhimbrel => File.Exists(Path.Combine(AppContext.BaseDirectory, "Whimbrel.dll"));
 

@@ -312,7 +312,7 @@ public sealed partial class RelayTests
     }
 
     [Fact]
-    public async Task A_target_that_fails_is_tried_by_one_connection_after_a_rest_that_doubles_and_comes_back_when_it_serves()
+    public async Task A_failed_target_is_tried_by_one_connection_after_a_rest_that_doubles_and_returns_when_it_serves()
     {
         TimeSpan rest = TimeSpan.FromMilliseconds(100);
         using TcpListener ends = Listen();

@@ -5,8 +5,9 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Tests;
 
-// What a thread sends to the inboxes of several connections on two loops, by every form, between joins, broadcasts and posts, while the loops send too, connections
-// are reset and their objects serve others: against a model of what each peer reads. The caller is not a loop's thread; the loops run between its calls, one step at a time.
+// A thread sends to the inboxes of several connections on two loops, by every form, between joins, broadcasts and posts.
+// Meanwhile the loops send too, connections are reset, and their objects serve new connections. A model says what each
+// peer reads. The caller is not a loop's thread; the loops run between its calls, one step at a time.
 public sealed class InboxTests
 {
     private const int Places = 5;
@@ -19,7 +20,8 @@ public sealed class InboxTests
         foreach (int seed in Seeds.Some(120)) new Story(seed).Tell();
     }
 
-    // A loop takes an inbox from the list while others list it again, and ends in the middle: each entry is run or refused, and none is lost.
+    // A loop takes an inbox from the list while others list it again, and ends in the middle: each entry is run or
+    // refused, and none is lost.
     [Fact]
     public async Task Threads_that_append_while_the_loop_moves_and_ends_lose_nothing()
     {
@@ -122,7 +124,10 @@ public sealed class InboxTests
 
         internal bool IsMember { get; set; }
 
-        /// <summary>What its peer is to read, message by message; those of callbacks are apart where they have no order with the caller's.</summary>
+        /// <summary>
+        /// The messages that its peer must read. Messages of callbacks are a list of their own where they have no order
+        /// with the caller's.
+        /// </summary>
         internal List<byte[]> Expected { get; } = [];
 
         internal List<byte> Got { get; } = [];

@@ -357,7 +357,8 @@ public sealed class MailboxTests
         for (int i = 0; i < 10; i++)
             Assert.Equal(SendResult.Queued, _mailbox.PostSend(_connection, Nobody, new byte[100], default));
         Assert.Equal((1, (long)InboxItem.SmallCapacity), (items.Outstanding, items.OutstandingBytes));
-        // A message that does not fit, one of another tenant and one after an item of the mailbox are entries of their own.
+        // A message that does not fit, one of another tenant and one after an item of the mailbox are each an entry of
+        // their own.
         Assert.Equal(SendResult.Queued,
             _mailbox.PostSend(_connection, Nobody, new byte[InboxItem.Capacity], new byte[1]));
         Assert.Equal(3, items.Outstanding);

@@ -1,4 +1,6 @@
 using System.Text.RegularExpressions;
+using Microsoft.CodeAnalysis;
+using Microsoft.CodeAnalysis.CSharp;
 using Microsoft.CodeAnalysis.CSharp.Syntax;
 
 namespace Whimbrel.Tidy;
@@ -10,13 +12,27 @@ internal static partial class TextShape
     public const int MaxColumns = 120;
     public const int MaxWords = 35;
 
-    /// Lines over 120 columns: of comments and of code.
+    /// Lines over 120 columns: of comments and of code. Lines of a raw string literal are text of another language.
     public static (int Comments, int Code) WideLines(IEnumerable<SourceFile> files)
     {
-        var wide = files.SelectMany(static f => f.Lines).Where(static l => l.Length > MaxColumns)
-            .Select(static l => l.TrimStart()).ToList();
+        var wide = files.SelectMany(static f => WideLinesOf(f)).Select(static l => l.TrimStart()).ToList();
         int comments = wide.Count(static l => l.StartsWith("//", StringComparison.Ordinal));
         return (comments, wide.Count - comments);
+    }
+
+    private static IEnumerable<string> WideLinesOf(SourceFile file) => file.Tree.GetText().Lines
+        .Where(l => l.Span.Length > MaxColumns && !IsInRawString(file.Root, l.Start)).Select(static l => l.ToString());
+
+    /// Whether the line that begins at this position is a line of a raw string literal.
+    private static bool IsInRawString(SyntaxNode root, int start)
+    {
+        var token = root.FindToken(start);
+        if (token.SpanStart >= start && !token.IsKind(SyntaxKind.InterpolatedStringTextToken)) return false;
+        return token.IsKind(SyntaxKind.MultiLineRawStringLiteralToken)
+            || token.IsKind(SyntaxKind.Utf8MultiLineRawStringLiteralToken)
+            || token.Parent?.FirstAncestorOrSelf<InterpolatedStringExpressionSyntax>() is { } text
+                && text.SpanStart < start
+                && text.StringStartToken.IsKind(SyntaxKind.InterpolatedMultiLineRawStringStartToken);
     }
 
     /// Lines of a page over 120 columns, without table rows, headings and code fences.

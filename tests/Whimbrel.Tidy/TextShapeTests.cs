@@ -4,13 +4,15 @@ namespace Whimbrel.Tidy;
 // is cured.
 public class TextShapeTests
 {
-    private const int WideCodeOfSrc = 47, WideCommentsOfSrc = 39, WideCodeOfTests = 167, WideCommentsOfTests = 45;
-    private const int WideLinesOfPages = 17, LongSentences = 4, Riddles = 3;
+    private const int WideCodeOfSrc = 0, WideCommentsOfSrc = 0, WideCodeOfTests = 20, WideCommentsOfTests = 0;
+    private const int WideLinesOfPages = 0, LongSentences = 4, Riddles = 3;
 
     private static readonly Lazy<(string Name, int Found, int Ceiling)[]> s_found = new(static () =>
     {
         var src = TextShape.WideLines(Repository.Sources("src/"));
-        var tests = TextShape.WideLines(Repository.Sources("tests/", "bench/", "examples/", "templates/"));
+        // The TLS twins of the old programs are derived from their lines, one by one: those lines stay whole.
+        var tests = TextShape.WideLines(Repository.Sources("tests/", "bench/", "examples/", "templates/")
+            .Where(static f => !f.Path.StartsWith("examples/OldPrograms/", StringComparison.Ordinal)));
         return
         [
             ("src, comment lines over 120 columns", src.Comments, WideCommentsOfSrc),
@@ -18,6 +20,7 @@ public class TextShapeTests
             ("tests, comment lines over 120 columns", tests.Comments, WideCommentsOfTests),
             ("tests, code lines over 120 columns", tests.Code, WideCodeOfTests),
             ("pages, lines over 120 columns", Repository.PathsEnding(".md")
+                .Where(static p => p != "docs/guarantees.md") // generated: the names of its tests are long
                 .Sum(static p => TextShape.WideLines(Repository.Read(p))), WideLinesOfPages),
             ("src, sentences over 35 words in XML documentation",
                 Repository.Sources("src/").Sum(TextShape.LongSentences), LongSentences),
@@ -42,6 +45,8 @@ public class TextShapeTests
         string wide = $"// {new string('a', 80)} {new string('b', 80)}";
         Assert.Equal((1, 1),
             TextShape.WideLines([Judge.File("a.cs", $"{wide}\nclass A {{ string B = \"{wide}\"; }}")]));
+        Assert.Equal((0, 1), TextShape.WideLines([Judge.File("a.cs",
+            $"class A {{ string B = $\"\"\"\n{wide}\n{{1}} {wide}\n\"\"\";\nstring C = \"{wide}\"; }}")]));
         Assert.Equal(1, TextShape.WideLines($"{wide}\n```\n{wide}\n```\n| {wide} |\n"));
         string sentence(int words) => string.Join(' ', Enumerable.Repeat("word", words));
         Assert.Equal(1, TextShape.LongSentences(Judge.File("a.cs",

@@ -211,7 +211,8 @@ public sealed class BenchTests
         void Store(string date, params string[] rows)
         {
             IEnumerable<string> lines = rows.Select(static r => r.Split('/', ' ')).Select(static r =>
-                $$"""{"scenario": "{{r[0]}}", "peer": "{{r[1]}}", "rounds": 3, "failures": {{(r.Length > 2 ? 3 : 0)}}}""");
+                $$"""{"scenario": "{{r[0]}}", "peer": "{{r[1]}}", "rounds": 3, """
+                    + $$""""failures": {{(r.Length > 2 ? 3 : 0)}}}""");
             File.WriteAllText(folder[$"{date}.json"],
                 $$"""{"date": "{{date}}", "peers": {}, "rows": [{{string.Join(',', lines)}}]}""");
         }
@@ -220,8 +221,9 @@ public sealed class BenchTests
             [.. Directory.GetFiles(folder.Path, "*.json").Order(StringComparer.Ordinal).Select(static f =>
             {
                 using JsonDocument summary = JsonDocument.Parse(File.ReadAllText(f));
-                return $"{Path.GetFileNameWithoutExtension(f)}: "
-                    + $"{string.Join(' ', summary.RootElement.GetProperty("rows").EnumerateArray().Select(static r => $"{r.GetProperty("scenario")}/{r.GetProperty("peer")}"))}";
+                var rows = summary.RootElement.GetProperty("rows").EnumerateArray()
+                    .Select(static r => $"{r.GetProperty("scenario")}/{r.GetProperty("peer")}");
+                return $"{Path.GetFileNameWithoutExtension(f)}: {string.Join(' ', rows)}";
             })];
 
         Task DropAsync() => InHarnessAsync("run.drop_superseded(pathlib.Path(sys.argv[2]))", folder.Path);

@@ -1,8 +1,10 @@
 // echo_epoll.c - the echo server every other one is measured against: one thread, level-triggered epoll, one recv per
 // event into one 64 KiB buffer, and send at once out of that buffer. What the socket refuses is copied to memory of the
 // connection, which then waits for EPOLLOUT and does not receive until it is gone: so a slow peer costs one buffer, no more.
+// With --threads N there are N such threads, each with an epoll, a buffer and a listening socket of its own.
 #define _GNU_SOURCE
 #include <getopt.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <sys/epoll.h>
 
@@ -11,14 +13,14 @@
 #define RECEIVE_SIZE (64 * 1024)
 #define MAX_EVENTS 512
 
-// Indexed by descriptor. An idle connection costs these 16 bytes.
+// Indexed by descriptor, of which each belongs to one thread. An idle connection costs these 16 bytes.
 static struct pending {
     uint8_t *bytes;
     uint32_t at, length;
 } pending[MAX_DESCRIPTORS];
 
-static uint8_t buffer[RECEIVE_SIZE] __attribute__((aligned(4096)));
-static int epoll, listener;
+static __thread uint8_t buffer[RECEIVE_SIZE] __attribute__((aligned(4096)));
+static __thread int epoll, listener;
 
 static void watch(int fd, int operation, uint32_t events)
 {
@@ -86,20 +88,11 @@ static void echo(int fd)
     keep_rest(fd, buffer + sent, (size_t)(received - sent));
 }
 
-int main(int argc, char **argv)
+static void *serve(void *listening)
 {
-    static const struct option options[] = {{"port", 1, 0, 'p'}, {"unix", 1, 0, 'u'}, {0, 0, 0, 0}};
-    int port = 0, option;
-    const char *unix_path = NULL;
-    while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-        if (option == 'p') port = (int)parse_number(optarg, "--port", 0, 65535);
-        else if (option == 'u') unix_path = optarg;
-        else return fputs("usage: echo_epoll [--port N | --unix PATH]\n", stderr), 2;
-    }
-
+    listener = (int)(intptr_t)listening;
     epoll = epoll_create1(EPOLL_CLOEXEC);
     if (epoll < 0) die("epoll_create1");
-    listener = listen_and_tell(port, unix_path, "c-epoll");
     watch(listener, EPOLL_CTL_ADD, EPOLLIN);
     for (;;) {
         struct epoll_event events[MAX_EVENTS];
@@ -112,4 +105,25 @@ int main(int argc, char **argv)
             else echo(fd);
         }
     }
+}
+
+int main(int argc, char **argv)
+{
+    static const struct option options[] = {{"port", 1, 0, 'p'}, {"threads", 1, 0, 't'}, {"unix", 1, 0, 'u'}, {0, 0, 0, 0}};
+    int port = 0, threads = 1, option;
+    const char *unix_path = NULL;
+    while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+        if (option == 'p') port = (int)parse_number(optarg, "--port", 0, 65535);
+        else if (option == 't') threads = (int)parse_number(optarg, "--threads", 1, 256);
+        else if (option == 'u') unix_path = optarg;
+        else return fputs("usage: echo_epoll [--port N [--threads N] | --unix PATH]\n", stderr), 2;
+    }
+
+    if (unix_path && threads > 1) return fputs("--threads needs --port: a Unix path has one listening socket\n", stderr), 2;
+    int first = listen_and_tell(port, unix_path, "c-epoll");
+    for (int i = 1; i < threads; i++) {
+        pthread_t thread;
+        if ((errno = pthread_create(&thread, NULL, serve, (void *)(intptr_t)listen_beside(first))) != 0) die("pthread_create");
+    }
+    serve((void *)(intptr_t)first);
 }

@@ -41,6 +41,21 @@ static inline void raise_descriptor_limit(void)
     setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+// Another listening socket on the address of this one, which must have SO_REUSEPORT.
+static inline int listen_beside(int first)
+{
+    struct sockaddr_in address;
+    socklen_t length = sizeof address;
+    int one = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0) die("socket");
+    if (getsockname(first, (struct sockaddr *)&address, &length) != 0) die("getsockname");
+    if (setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof one) != 0) die("SO_REUSEPORT");
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    if (bind(fd, (struct sockaddr *)&address, length) != 0) die("bind");
+    if (listen(fd, SOMAXCONN) != 0) die("listen");
+    return fd;
+}
+
 // Listens on 127.0.0.1 (port 0: any) or on a Unix path, and prints the line the runner waits for.
 static inline int listen_and_tell(int port, const char *unix_path, const char *engine)
 {
@@ -63,6 +78,7 @@ static inline int listen_and_tell(int port, const char *unix_path, const char *e
     if (fd < 0) die("socket");
     if (!unix_path) {
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+        setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof one);
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one); // inherited by what is accepted
     }
     if (bind(fd, address, length) != 0) die("bind");

@@ -66,7 +66,9 @@ public sealed class HttpCors
         _preflight = Encoding.ASCII.GetBytes(
             $"Access-Control-Allow-Methods: {string.Join(", ", Methods)}\r\nAccess-Control-Max-Age: "
             + $"{(long)MaxAge.TotalSeconds}\r\n"
-            + $"{(Fields is { Count: > 0 } fields ? $"Access-Control-Allow-Headers: {string.Join(", ", fields)}\r\n" : "")}");
+            + (Fields is { Count: > 0 } fields
+                ? $"Access-Control-Allow-Headers: {string.Join(", ", fields)}\r\n"
+                : ""));
         _lines = [.. _origins.Select(o => Encoding.ASCII.GetBytes($"Access-Control-Allow-Origin: {o}\r\n{more}"))];
     }
 

@@ -31,7 +31,9 @@ internal static class Throw
     internal static void TooLarge(long length, long limit, bool isFramed) =>
         throw new ArgumentException($"A message of {length:n0} bytes is larger than the send queue of its connection "
             + $"may ever be (SendLimitBytes is {limit:n0}). Nothing of it was queued, and the connection continues. "
-            + $"Await {(isFramed ? "SendTextAsync or SendBinaryAsync of the WebSocketSession, which send" : "SendAsync, which sends")} "
+            + (isFramed
+                ? "Await SendTextAsync or SendBinaryAsync of the WebSocketSession, which send "
+                : "Await SendAsync, which sends ")
             + $"a message of any length in parts; or set Limits.AllowLargeMessages, which takes one when nothing "
             + $"else is pending; or raise Limits.SendBytes.");
 

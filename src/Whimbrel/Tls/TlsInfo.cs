@@ -32,8 +32,13 @@ public sealed class TlsInfo
 
     /// <summary>Returns version, suite, protocol and name, for logs.</summary>
     public override string ToString() =>
-        $"{(Protocol == SslProtocols.Tls13 ? "TLS 1.3" : Protocol == SslProtocols.Tls12 ? "TLS 1.2" : Protocol.ToString())} "
-        + $"{CipherSuite}"
+        Protocol switch
+        {
+            SslProtocols.Tls13 => "TLS 1.3",
+            SslProtocols.Tls12 => "TLS 1.2",
+            _ => Protocol.ToString(),
+        }
+        + $" {CipherSuite}"
         + (ApplicationProtocol is null ? "" : $" {ApplicationProtocol}")
         + (ServerName is null ? "" : $" for {ServerName}") + (IsResumed ? " (resumed)" : "");
 }

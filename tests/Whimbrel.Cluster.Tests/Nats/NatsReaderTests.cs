@@ -147,7 +147,8 @@ public sealed class NatsReaderTests
         string connect = Encoding.UTF8.GetString(NatsLines.Connect("o'hara", "a\"b\r\nPUB x 0\\ü", null));
         Assert.EndsWith("}\r\nPING\r\n", connect, StringComparison.Ordinal);
         Assert.Equal(3, connect.Split("\r\n").Length);
-        Assert.Contains("\"user\":\"o'hara\",\"pass\":\"a\\\"b\\r\\nPUB x 0\\\\ü\"", connect, StringComparison.Ordinal);
+        Assert.Contains("\"user\":\"o'hara\",\"pass\":\"a\\\"b\\r\\nPUB x 0\\\\ü\"", connect,
+            StringComparison.Ordinal);
         Assert.DoesNotContain("auth_token", connect, StringComparison.Ordinal);
     }
 

@@ -85,7 +85,7 @@ public sealed class OrderedCallsTests
     }
 
     [Fact]
-    public void An_exception_is_thrown_where_the_call_came_from_when_all_that_was_left_has_run_and_others_are_given_theirs()
+    public void An_exception_is_thrown_to_its_caller_after_the_remaining_calls_have_run_and_other_callers_get_their_own()
     {
         OrderedCalls calls = new();
         List<string> ran = [];

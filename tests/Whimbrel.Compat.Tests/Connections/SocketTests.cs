@@ -61,7 +61,7 @@ public sealed class SocketTests
 
     [Theory]
     [MemberData(nameof(Cases))]
-    public async Task The_Socket_of_a_client_is_not_null_in_OnDisconnected_after_a_failed_connect_and_after_a_connection(
+    public async Task The_Socket_of_a_client_is_not_null_in_OnDisconnected_after_a_connection_or_a_failed_connect(
         EngineKind kind, Scheduling callbacks)
     {
         await using OnEngine engine = await OnEngine.StartAsync(kind, callbacks);

@@ -136,7 +136,8 @@ internal static class SessionCalls
             () => pair.Session.Send("no".AsSpan()),
             () => pair.Session.Send("pqrs"u8.ToArray(), 1, 3));
         Log.Until(() => pair.Client.Received == 13, "the bytes");
-        return $"{text} {string.Concat(pair.ClientLog.Lines.Where(static l => l.Contains("received")).Select(static l => l[17..]))}";
+        var received = pair.ClientLog.Lines.Where(static l => l.Contains("received")).Select(static l => l[17..]);
+        return $"{text} {string.Concat(received)}";
     }
 
     private static string Ended()

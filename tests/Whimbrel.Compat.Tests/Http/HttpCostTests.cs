@@ -183,7 +183,8 @@ public sealed class HttpCostTests
 
     private static byte[] Asking { get; } =
     [
-        .. "GET /echo HTTP/1.1\r\nHost: localhost\r\n\r\nPOST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\nContent-Length: 100\r\n\r\n"u8,
+        .. "GET /echo HTTP/1.1\r\nHost: localhost\r\n\r\n"u8, .. "POST /echo HTTP/1.1\r\nHost: localhost\r\n"u8,
+        .. "Content-Type: text/plain\r\nContent-Length: 100\r\n\r\n"u8,
         .. s_body
     ];
 

@@ -1,6 +1,7 @@
 namespace Whimbrel.Conformance;
 
-// The io_uring engine, skipped where the system does not allow it: the suites about traffic, groups, timers and stress, over TCP and over Unix sockets.
+// The suites of traffic, groups, timers and stress on the io_uring engine, over TCP and over Unix sockets. They are
+// skipped where the system does not allow io_uring.
 public sealed class UringTcpSendAsync() : SendAsyncSuite(Transport.UringTcp);
 
 public sealed class UringUnixSendAsync() : SendAsyncSuite(Transport.UringUnix);

@@ -8,8 +8,8 @@ public delegate int UnreadHook(RecordingSession session, ReadOnlySpan<byte> unre
 
 /// <summary>
 /// Records every callback as text, in order, and reports to the rig when one begins inside another, at the same time as
-/// another, on a foreign thread, or after the last. The hooks run inside the callback, after it was recorded. Bytes that
-/// arrive in several pieces without anything between are one entry, "received N".
+/// another, on a foreign thread, or after the last. The hooks run inside the callback, after it was recorded. Bytes
+/// that arrive in several pieces without anything between are one entry, "received N".
 /// </summary>
 public sealed class RecordingSession : Session
 {

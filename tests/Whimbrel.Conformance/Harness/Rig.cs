@@ -91,7 +91,10 @@ public abstract class Rig
     /// <summary>All diagnostic events of the engine and its servers.</summary>
     public IReadOnlyList<DiagnosticEvent> Notices => [.. _notices];
 
-    /// <summary>The events of the engine and the hooks of its loops, in order: "starting", "started", "loop 0 started", "loop 0 stopping".</summary>
+    /// <summary>
+    /// The events of the engine and the hooks of its loops, in order: "starting", "started", "loop 0 started", "loop 0
+    /// stopping".
+    /// </summary>
     public IReadOnlyList<string> EngineEvents => [.. _engineEvents];
 
     /// <summary>All sessions created for this rig.</summary>

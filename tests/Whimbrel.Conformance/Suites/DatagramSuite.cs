@@ -3,7 +3,10 @@ using System.Net.Sockets;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>Datagram sockets over UDP and over Unix sockets: whole datagrams, order, limits, errors that end nothing, stop and start.</summary>
+/// <summary>
+/// Datagram sockets over UDP and over Unix sockets: whole datagrams, order, limits, errors that end nothing, stop and
+/// start.
+/// </summary>
 public abstract class DatagramSuite(Transport transport) : Suite(transport)
 {
     // ------------------------------------------------------------------ tools

@@ -140,7 +140,7 @@ public sealed class MemoryDatagramTests
         engine.Run(engine.DisposeAsync());
     }
 
-    /// <summary>An echo server and clients that send numbered datagrams, over one network. Its checks are the oracle.</summary>
+    /// <summary>An echo server and clients that send numbered datagrams. Its checks are the oracle.</summary>
     private sealed class Story
     {
         private readonly MemoryEngine _engine;

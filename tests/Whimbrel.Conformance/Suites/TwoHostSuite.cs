@@ -382,7 +382,7 @@ public abstract class TwoHostSuite(Transport transport)
 
         internal Rig B => b;
 
-        /// <summary>System.Net.Sockets has no error queue: its sockets learn of ICMP only when they are connected.</summary>
+        /// <summary>System.Net.Sockets has no error queue: only connected sockets report ICMP errors.</summary>
         internal void SkipWithoutErrors() => Assert.SkipWhen(a.Engine.Kind == EngineKind.Portable,
             "The portable engine gets no ICMP errors from unconnected sockets.");
 

@@ -164,7 +164,7 @@ public sealed class PoolTests
     }
 
     [Fact]
-    public async Task A_request_is_not_sent_again_on_a_new_connection_nor_when_something_was_answered_nor_with_a_stream()
+    public async Task A_request_is_not_sent_again_on_a_new_connection_or_after_a_part_of_an_answer_or_with_a_stream()
     {
         await using Script script = new(async line =>
         {

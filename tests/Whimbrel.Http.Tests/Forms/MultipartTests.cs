@@ -243,7 +243,8 @@ public sealed partial class MultipartTests
                     || (expected is not null && !expected.SequenceEqual(read)))
                     Assert.Fail($"seed {seed}, run {run}: {rule} {string.Join(';', read)}, expected "
                         + $"{(expected is null ? "a refusal" : string.Join(';', expected))}, of "
-                        + $"{body.Replace("\r", "\\r", StringComparison.Ordinal).Replace("\n", "\\n", StringComparison.Ordinal)}");
+                        + body.Replace("\r", "\\r", StringComparison.Ordinal)
+                            .Replace("\n", "\\n", StringComparison.Ordinal));
                 if (expected is null) refused++;
                 else good++;
             }

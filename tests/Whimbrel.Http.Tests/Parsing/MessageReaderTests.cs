@@ -68,8 +68,10 @@ public sealed class MessageReaderTests
     {
         HttpMessageReader reader = new(_requests);
         byte[] bytes =
-            "PUT /a?b HTTP/1.1\r\nHost: h\r\nX: y\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\nGET /c HTTP/1.0\r\n\r\n"u8
-                .ToArray();
+        [
+            .. "PUT /a?b HTTP/1.1\r\nHost: h\r\nX: y\r\nTransfer-Encoding: chunked\r\n\r\n"u8,
+            .. "2\r\nhi\r\n0\r\n\r\nGET /c HTTP/1.0\r\n\r\n"u8,
+        ];
         int taken = 0;
         Assert.Equal(HttpMessagePart.Head, Next(out _));
         Assert.Equal(("PUT", "/a?b", 1, 3, -1L, true), (Text(reader.Method), Text(reader.Target), reader.MinorVersion,

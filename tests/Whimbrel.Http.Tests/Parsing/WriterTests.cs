@@ -10,7 +10,8 @@ public sealed class WriterTests
         "\x7F", "\x0B", " a", "a ", "\ta", "a\t", "a\r\nX: y", "\r\n\r\nHTTP/1.1 200 OK"];
 
     public static TheoryData<string> BadNames() => ["", " ", "a b", "a:", ":", "a\r\nb", "a\n", "\0", "a\t", "(a)",
-        "a/b", "ä", "a,b", "a;b", "\x7F", "Content-Length", "content-length", "Transfer-Encoding", "TRANSFER-ENCODING"];
+        "a/b", "ä", "a,b", "a;b", "\x7F", "Content-Length", "content-length", "Transfer-Encoding",
+        "TRANSFER-ENCODING"];
 
     [Theory, MemberData(nameof(BadValues))]
     public void A_value_that_would_end_its_line_is_refused(string value)

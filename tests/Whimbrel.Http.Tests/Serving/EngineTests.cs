@@ -108,7 +108,7 @@ public sealed class EngineTests
 
     // With thread-pool scheduling each pipelined request gets its own callback.
     [Theory, InlineData(EngineKind.Epoll), InlineData(EngineKind.Uring), InlineData(EngineKind.Portable)]
-    public async Task On_the_pool_requests_sent_ahead_are_served_though_each_answer_has_left_before_the_next_one_is_read(
+    public async Task On_the_pool_pipelined_requests_are_served_though_each_answer_has_left_before_the_next_is_read(
         EngineKind kind)
     {
         EngineSupport support = Engine.SupportFor(kind);

@@ -206,7 +206,7 @@ public sealed class RouteFormTests
         Assert.Equal([200, 501], Web.Read(peer).Select(static a => a.Status));
     }
 
-    // ------------------------------------------------------------------ answers that lead elsewhere, JSON by reflection
+    // ------------------------------------------------------------------ redirects, JSON by reflection
 
     [Theory]
     [InlineData("/users/7", 302, "/users/7")]

@@ -144,9 +144,12 @@ public sealed class SessionTests
         foreach (string pattern in (string[])["/", "/a", "/a/{x}", "/a/b/c", "/a/{x}/d", "/{*rest}",
             "/a/{x}/{*rest}", "/a/"])
         {
-            web.Server.Get(pattern, (request, response) => response.Text(
-                $"{pattern} {(pattern.Contains("{x}", StringComparison.Ordinal) ? request.Route["x"] : "")} {(pattern.Contains("{*rest}", StringComparison.Ordinal) ? request.Route["rest"] : "")}"
-                    .TrimEnd()));
+            web.Server.Get(pattern, (request, response) =>
+            {
+                string x = pattern.Contains("{x}", StringComparison.Ordinal) ? request.Route["x"] : "";
+                string rest = pattern.Contains("{*rest}", StringComparison.Ordinal) ? request.Route["rest"] : "";
+                response.Text($"{pattern} {x} {rest}".TrimEnd());
+            });
         }
 
         web.Server.Post("/a/b", static (_, response) => response.Text("post"));

@@ -71,10 +71,12 @@ public sealed class MetricsTests : IDisposable
     /// values.</summary>
     private string[] Told(string name)
     {
+        string[] names = ["http.response.status_code", "http.route", "error.type"];
         lock (_seen)
         {
             return [.. _seen.Where(m => m.Name == name).Select(m => FormattableString.Invariant(
-                $"{m.Value:0.###} {m.Tags["http.request.method"]} {m.Tags.GetValueOrDefault("http.response.status_code", "-")} {m.Tags.GetValueOrDefault("http.route", "-")} {m.Tags.GetValueOrDefault("error.type", "-")}"))];
+                $"{m.Value:0.###} {m.Tags["http.request.method"]} ")
+                + string.Join(' ', names.Select(n => m.Tags.GetValueOrDefault(n, "-"))))];
         }
     }
 

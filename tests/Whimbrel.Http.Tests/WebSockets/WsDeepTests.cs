@@ -97,7 +97,7 @@ public sealed class WsDeepTests
     }
 
     [Fact]
-    public async Task Each_of_up_to_10_000_in_a_room_receives_every_line_once_in_sender_order_and_all_are_closed_at_once()
+    public async Task Each_of_up_to_10_000_in_a_room_receives_every_line_once_in_sender_order_and_all_close_at_once()
     {
         const int Speakers = 4, Lines = 25;
         await using WsSite site = new(EngineKind.Epoll);

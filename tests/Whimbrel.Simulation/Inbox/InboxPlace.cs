@@ -5,7 +5,7 @@ namespace Whimbrel.Simulation.Inbox;
 /// <summary>One connection of an <see cref="InboxScenario"/>, with what its peer has to read.</summary>
 internal sealed class InboxPlace
 {
-    /// <summary>Messages in the order of their calls; of those that wait, with the task that says what became of them.</summary>
+    /// <summary>Messages in the order of their calls. A waiting message has the task of its result.</summary>
     internal List<(byte[] Message, Task<SendResult>? Sending)> Expected { get; } = [];
 
     internal List<byte> Got { get; } = [];

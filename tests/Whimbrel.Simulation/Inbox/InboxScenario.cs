@@ -51,7 +51,8 @@ internal sealed class InboxScenario
             loops: 1 + _random.Next(2),
             faults: MemoryFaults.None with { WireBytes = Chance(3) ? 1000 : 256 * 1024, Split = Chance(2) ? 300 : 0 },
             mailboxLimitBytes: Chance(4) ? 20_000 : 0);
-        // Where sends may be refused, members would miss messages; and with groups a callback may send before a broadcast that waits.
+        // Where sends may be refused, members would miss messages; and with groups a callback may send before a
+        // broadcast that waits.
         _isNarrow = Chance(3);
         _usesGroup = !_isNarrow && Chance(2);
     }
@@ -409,7 +410,8 @@ internal sealed class InboxScenario
             got = got[length..];
         }
 
-        // What is posted has no order with what others send in between; and with groups what a callback sends has none, either.
+        // Posted work has no order with sends of other threads in between; with groups, sends of a callback have none
+        // either.
         foreach (Func<byte, bool> has in (Func<byte, bool>[])[s => s == OfPost,
             s => s == OfCallback || (!_usesGroup && s < OfPost), s => s < OfPost])
         {
