@@ -7,8 +7,8 @@ using Microsoft.CodeAnalysis.Operations;
 namespace Whimbrel.Analyzers;
 
 /// <summary>
-/// WHIM0010: a session calls its own <c>Send</c>, <c>SendText</c> and so on in its constructor or in an initializer of a
-/// field or property. It has no connection there, and the call returns <c>Closed</c>.
+/// WHIM0010: a session calls its own <c>Send</c>, <c>SendText</c> and so on in its constructor or in an initializer of
+/// a field or property. It has no connection there, and the call returns <c>Closed</c>.
 /// </summary>
 [DiagnosticAnalyzer(LanguageNames.CSharp)]
 public sealed class EarlySendAnalyzer : DiagnosticAnalyzer

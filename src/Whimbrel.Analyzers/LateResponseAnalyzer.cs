@@ -33,7 +33,9 @@ public sealed class LateResponseAnalyzer : DiagnosticAnalyzer
                 use.Syntax.ToString(), starter));
     }
 
-    /// <summary>Returns whether an operation reads a request or response that is declared outside of the lambda.</summary>
+    /// <summary>
+    /// Returns whether an operation reads a request or response that is declared outside of the lambda.
+    /// </summary>
     private static bool IsOfExchange(IOperation operation, SyntaxNode lambda)
     {
         ISymbol? symbol = operation switch
@@ -48,7 +50,8 @@ public sealed class LateResponseAnalyzer : DiagnosticAnalyzer
     }
 
     /// <summary>
-    /// Returns the name of the method that runs the lambda on another thread without a caller that waits; otherwise null.
+    /// Returns the name of the method that runs the lambda on another thread without a caller that waits; otherwise
+    /// null.
     /// </summary>
     private static string? StarterOf(IAnonymousFunctionOperation lambda)
     {

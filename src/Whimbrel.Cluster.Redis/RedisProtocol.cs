@@ -103,8 +103,8 @@ internal sealed class RedisProtocol(RedisBus bus) : IBrokerProtocol
     private void TellRefused(string error) =>
         bus.Link.Refused(!error.StartsWith("NOPERM", StringComparison.Ordinal)
             ? $"{error}."
-            : $"{error}. The user needs +@pubsub +ping and its channels (&whimbrel:*); for recoverable groups +eval +info "
-                + "+time +del +pexpire +@hash +@stream and their keys (~whimbrel:*) as well.");
+            : $"{error}. The user needs +@pubsub +ping and its channels (&whimbrel:*); for recoverable groups +eval "
+                + "+info +time +del +pexpire +@hash +@stream and their keys (~whimbrel:*) as well.");
 
     public string? GuessEnd(CloseReason reason) =>
         !_session.IsOpen && bus.Link.Settings.Tls is null

@@ -12,7 +12,7 @@ namespace Whimbrel.Docs;
 //   csharp continues                the same, with the types of the page's earlier snippets in sight
 //   csharp members [of Base]        members of a class derived from Base (Session when nothing is said)
 //   csharp given TYPE NAME, ...     statements that find these variables already there
-//   csharp test                     tests of xunit, which are run; the types of the page's earlier snippets are in sight
+//   csharp test                     tests of xunit, which are run, with the types of the page's earlier snippets
 // Errors are reported with the page's own line numbers.
 internal static class SnippetCompiler
 {

@@ -5,9 +5,9 @@ using Whimbrel.Testing;
 
 namespace Whimbrel.Tests;
 
-// A thread sends to the inboxes of several connections on two loops, by every form, between joins, broadcasts and posts.
-// Meanwhile the loops send too, connections are reset, and their objects serve new connections. A model says what each
-// peer reads. The caller is not a loop's thread; the loops run between its calls, one step at a time.
+// A thread sends to the inboxes of several connections on two loops, by every form, between joins, broadcasts and
+// posts. Meanwhile the loops send too, connections are reset, and their objects serve new connections. A model says
+// what each peer reads. The caller is not a loop's thread; the loops run between its calls, one step at a time.
 public sealed class InboxTests
 {
     private const int Places = 5;

@@ -74,8 +74,8 @@ public sealed class ClusterTests
         await RunningTool.AssertRefused(message, "whimbrel serve chat", ["serve", "chat", .. options]);
 
     // Guests of three nodes send all the time. Whatever is killed or stopped: only guests of a killed node are
-    // disconnected; each guest receives each line of each other guest once and in order, or a diagnostic event that it is
-    // lost; within five seconds after a fault, all guests receive all lines again.
+    // disconnected; each guest receives each line of each other guest once and in order, or a diagnostic event that it
+    // is lost; within five seconds after a fault, all guests receive all lines again.
     [Fact, Trait("Runs", "quiet")]
     public async Task When_broker_and_nodes_fail_no_other_guest_is_disconnected_and_every_loss_is_reported()
     {

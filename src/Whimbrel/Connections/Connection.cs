@@ -9,7 +9,8 @@ namespace Whimbrel.Connections;
 /// One stream socket: its state, unread data, send queue and session. Belongs to one loop, which reuses it; sessions
 /// are not reused. The path of a byte: <c>CompleteReceive</c> (Connection.Receive.cs) passes it to the session, whose
 /// <c>Send</c> appends it to the open block and marks the queue dirty (OutboundQueue.cs). The flush at the end of the
-/// turn sends it, and <c>AdvanceSend</c> returns the block. Connection.Close.cs has all ways in which a connection ends.
+/// turn sends it, and <c>AdvanceSend</c> returns the block. Connection.Close.cs has all ways in which a connection
+/// ends.
 /// </summary>
 /// <remarks>
 /// Loop's thread only, except for members documented as "any thread". Those use <see cref="ForeignWord"/>, with the

@@ -110,8 +110,8 @@ internal unsafe partial struct OutboundQueue
 
     /// <param name="head">Copied in front of it.</param>
     /// <param name="owner">Ours with <see cref="SendResult.Queued"/>.</param>
-    /// <param name="part">What is to be sent of its memory, as the caller saw it.</param>
-    /// <param name="offset">Where in the memory that begins.</param>
+    /// <param name="part">Part of its memory to send, as the caller saw it.</param>
+    /// <param name="offset">Offset of the part in the memory.</param>
     /// <param name="generation">The caller's.</param>
     internal SendResult SendOwned(ReadOnlySpan<byte> head, IMemoryOwner<byte> owner, Memory<byte> part, int offset,
         uint generation)
@@ -199,7 +199,7 @@ internal unsafe partial struct OutboundQueue
     }
 
     /// <param name="generation">The sender's.</param>
-    /// <param name="owner">Of the memory.</param>
+    /// <param name="owner">Owner of the memory.</param>
     /// <param name="offset">Offset of the first byte in the memory.</param>
     /// <param name="length">Number of bytes.</param>
     internal void DrainOwned(uint generation, IMemoryOwner<byte> owner, int offset, int length)

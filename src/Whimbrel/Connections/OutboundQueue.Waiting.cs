@@ -330,7 +330,9 @@ internal unsafe partial struct OutboundQueue
 
     private bool HasSentAll => _operations.First is null && QueuedInOrder == 0;
 
-    /// <summary>Number of pending bytes, without broadcasts that the gate holds: these are queued later, or dropped.</summary>
+    /// <summary>
+    /// Number of pending bytes, without broadcasts that the gate holds: these are queued later, or dropped.
+    /// </summary>
     private long QueuedInOrder
     {
         get

@@ -13,8 +13,8 @@ namespace Whimbrel.Connections;
 /// <summary>
 /// Everything that a connection has accepted and the kernel has not taken (contracts 5 to 9, 17, 20, 22, 23). A send
 /// inside a callback is one comparison and a copy into the open block; the flush at the end of the turn makes one
-/// system call of all of them. The connection decides when it opens, closes and ends; this type has no other state of it.
-/// Next: OutboundQueue.Foreign.cs for other threads, OutboundQueue.Forms.cs for memory, files and broadcasts,
+/// system call of all of them. The connection decides when it opens, closes and ends; this type has no other state of
+/// it. Next: OutboundQueue.Foreign.cs for other threads, OutboundQueue.Forms.cs for memory, files and broadcasts,
 /// OutboundQueue.Waiting.cs for callers that wait.
 /// </summary>
 /// <remarks>
@@ -144,7 +144,9 @@ internal unsafe partial struct OutboundQueue
 
     internal long BytesSent => _bytesSent;
 
-    /// <summary>Number of bytes accepted and not passed to the system. Any thread; exact for one caller (contract 8).</summary>
+    /// <summary>
+    /// Number of bytes accepted and not passed to the system. Any thread; exact for one caller (contract 8).
+    /// </summary>
     internal long BytesPending => Loop.IsCurrent ? PendingHere : _queue.PendingFromElsewhere();
 
     /// <summary>The same on the loop's thread.</summary>
@@ -167,7 +169,9 @@ internal unsafe partial struct OutboundQueue
         Loop.Schedule(_connection);
     }
 
-    /// <summary>First block to send, with all bytes written so far. Null also while a file at the head is read.</summary>
+    /// <summary>
+    /// First block to send, with all bytes written so far. Null also while a file at the head is read.
+    /// </summary>
     internal Block? SendHead
     {
         get
@@ -329,8 +333,8 @@ internal unsafe partial struct OutboundQueue
     }
 
     /// <summary>
-    /// Sends queued data now instead of at the end of the turn, until a message fits or the system takes no more, before
-    /// the peer is judged slow (contract 9).
+    /// Sends queued data now instead of at the end of the turn, until a message fits or the system takes no more,
+    /// before the peer is judged slow (contract 9).
     /// </summary>
     private void OfferQueue(long length)
     {
@@ -570,7 +574,8 @@ internal unsafe partial struct OutboundQueue
     }
 
     /// <summary>
-    /// Called when a send has failed. The session is notified in the completion phase, after data that the peer has sent.
+    /// Called when a send has failed. The session is notified in the completion phase, after data that the peer has
+    /// sent.
     /// </summary>
     internal void FailSend(int error)
     {

@@ -56,7 +56,7 @@ internal sealed class InboxItems
     internal InboxItem TakeSeveral(int most)
     {
         InboxItem? first = null;
-        // tidy: allowed because entries are taken on one thread and returned on another; a few instructions for each, never nested
+        // tidy: allowed because entries are taken on one thread and returned on another, and the lock is never nested
         lock (_gate)
         {
             for (; most > 0 && _plain is { } item; most--)
@@ -75,7 +75,7 @@ internal sealed class InboxItems
     private InboxItem Take(ref InboxItem? free, ref int count, int capacity)
     {
         InboxItem? item;
-        // tidy: allowed because entries are taken on one thread and returned on another; a few instructions, never nested
+        // tidy: allowed because entries are taken on one thread and returned on another, and the lock is never nested
         lock (_gate)
         {
             _outstanding++;
@@ -139,7 +139,7 @@ internal sealed class InboxItems
     /// <summary>Returns linked entries that are clean.</summary>
     internal void ReturnAll(InboxItem items)
     {
-        // tidy: allowed because entries are taken on one thread and returned on another; a few instructions for each, never nested
+        // tidy: allowed because entries are taken on one thread and returned on another, and the lock is never nested
         lock (_gate)
         {
             for (InboxItem? item = items, next; item is not null; item = next)

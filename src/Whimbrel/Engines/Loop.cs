@@ -239,8 +239,8 @@ public abstract partial class Loop
     /// <c>CompleteSend</c> when the next send may start.
     /// </summary>
     /// <param name="connection">The connection.</param>
-    /// <param name="isOffer">True to send what the system takes inside the call, possibly nothing. Only this form may be
-    /// called while a send is in flight.</param>
+    /// <param name="isOffer">True to send what the system takes inside the call, possibly nothing. Only this form may
+    /// be called while a send is in flight.</param>
     internal abstract void StartSend(Connection connection, bool isOffer);
 
     /// <summary>
@@ -252,8 +252,8 @@ public abstract partial class Loop
     /// <summary>
     /// Sends what the system takes of these bytes at once, with nothing queued and no send in flight. Returns the
     /// number of bytes, 0 if the caller has to queue them, or a negated error number. At most
-    /// <see cref="Pieces.MostInRow"/> pieces, none empty. Calls no member of the connection: a strand calls it too, on a
-    /// thread of the pool, while the loop does not touch the connection's send state (<c>Strand.TrySendHere</c>).
+    /// <see cref="Pieces.MostInRow"/> pieces, none empty. Calls no member of the connection: a strand calls it too, on
+    /// a thread of the pool, while the loop does not touch the connection's send state (<c>Strand.TrySendHere</c>).
     /// </summary>
     internal virtual int TrySend(Connection connection, ReadOnlySpan<IoVector> pieces) => 0;
 

@@ -6,9 +6,10 @@ namespace Whimbrel.Engines;
 
 /// <summary>
 /// Sends of other threads are queued in the <see cref="SendInbox"/> of their connection. The mailbox lists the inboxes
-/// that are not empty, charges their entries, wakes the loop, and keeps their order with its own items: an entry stores
-/// the number of items posted before it, and the loop moves it when these have run. Before the loop itself sends to a
-/// connection, it moves the inbox of that connection, up to the first item that concerns the connection (contract 7).
+/// that are not empty, charges their entries and wakes the loop. It keeps their order with its own items: an entry
+/// stores the number of items posted before it, and the loop moves it when these have run. Before the loop itself sends
+/// to a connection, it moves the inbox of that connection, up to the first item that concerns the connection (contract
+/// 7).
 /// </summary>
 internal sealed partial class Mailbox
 {

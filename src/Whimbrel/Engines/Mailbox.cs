@@ -35,19 +35,23 @@ internal enum DataKind : byte
 /// loop never waits: it may use <see cref="LoopFactor"/> times that space, and the session that it posts from is not
 /// read while more than <see cref="PaceBytes"/> of sends, or that space, wait here. The loop is woken at most once per
 /// turn.
-/// A broadcast that follows one of the same group, with the same exclusion or predicate, joins its run; where its
-/// messages end is kept, so that a member at its limit loses no more of them than it has no room for.
+/// A broadcast that follows one of the same group, with the same exclusion or predicate, joins its run. The run keeps
+/// the end of each message, so that a member at its limit loses only the messages without room.
 /// </summary>
 internal sealed partial class Mailbox : IThreadPoolWorkItem
 {
     /// <summary>With more sends than this, the sessions of other loops that add to them are held.</summary>
     internal const int PaceBytes = 1024 * 1024;
 
-    /// <summary>A quarter of the default limit of a send queue: a member that is up to date has room for what one turn brings.</summary>
+    /// <summary>
+    /// A quarter of the default limit of a send queue: a member that is up to date has room for what one turn brings.
+    /// </summary>
     internal const int RunLimitBytes = 256 * 1024;
     internal const int LoopFactor = 4;
 
-    /// <summary>What an item, and what a message of a run, is charged beside its bytes: empty ones have a limit too.</summary>
+    /// <summary>
+    /// What an item, and what a message of a run, is charged beside its bytes: empty ones have a limit too.
+    /// </summary>
     internal const int ItemBytes = 64;
     internal const int MessageBytes = 16;
 
@@ -141,8 +145,8 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
     }
 
     /// <summary>
-    /// Copies the bytes of one datagram, or of a run of one size, in; the peer goes before them. The caller has reserved them on the socket.
-    /// A caller on another loop is not held: it has no reading to stop.
+    /// Copies the bytes of one datagram, or of a run of one size, in; the peer goes before them. The caller has
+    /// reserved them on the socket. A caller on another loop is not held: it has no reading to stop.
     /// </summary>
     internal SendResult PostDatagrams<TSocket>(TSocket socket, int datagramBytes, in DatagramPeer peer,
         ReadOnlySpan<byte> data, bool mayWait = false)
@@ -186,9 +190,9 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
     // ------------------------------------------------------------------ the budget
 
     /// <summary>
-    /// Charges a send. Returns false if the budget is used up; the target is notified when there is space, unless the caller
-    /// may wait. The thread that owns an adopted loop is never rejected between its turns, because only it drains the
-    /// mailbox. Not under the gate.
+    /// Charges a send. Returns false if the budget is used up; the target is notified when there is space, unless the
+    /// caller may wait. The thread that owns an adopted loop is never rejected between its turns, because only it
+    /// drains the mailbox. Not under the gate.
     /// </summary>
     private bool TryCharge(long cost, Resident target, uint generation, bool mayWait)
     {
@@ -204,7 +208,9 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
         return _budget.TryTake(cost);
     }
 
-    /// <summary>Records the connection to notify. The caller then checks the budget again, so that no space is missed.</summary>
+    /// <summary>
+    /// Records the connection to notify. The caller then checks the budget again, so that no space is missed.
+    /// </summary>
     private void OweRoom(Resident target, uint generation)
     {
         lock (_gate)
@@ -291,7 +297,8 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
 
     void IThreadPoolWorkItem.Execute()
     {
-        // A program that waits for these posts posts again in a callback or two. A concurrent renewal may be missed once.
+        // A program that waits for these posts posts again in a callback or two. A concurrent renewal may be missed
+        // once.
         if (_patience > 0 && _lingered < MostLingering && IsLoopAsleep)
         {
             _patience--;
@@ -327,7 +334,9 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
         return false;
     }
 
-    /// <summary>A larger one than half of the room needs that half: small ones without end do not keep it out.</summary>
+    /// <summary>
+    /// A larger one than half of the room needs that half: small ones without end do not keep it out.
+    /// </summary>
     private static bool HasRunRoom(long taken, int length, long limit) =>
         taken + Math.Min(RunCost(length), limit / 2) <= limit;
 
@@ -343,8 +352,8 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
     }
 
     /// <summary>
-    /// Posts a broadcast, which joins the run of the previous item if that is of the same group. The space was reserved.
-    /// Returns false if the loop has ended, and has no members.
+    /// Posts a broadcast, which joins the run of the previous item if that is of the same group. The space was
+    /// reserved. Returns false if the loop has ended, and has no members.
     /// </summary>
     /// <param name="shard">The members.</param>
     /// <param name="data">One message.</param>
@@ -388,7 +397,9 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
         return true;
     }
 
-    /// <summary>Its forms lie one behind the other. Joins nothing: the forms of one class would not lie side by side.</summary>
+    /// <summary>
+    /// Its forms lie one behind the other. Joins nothing: the forms of one class would not lie side by side.
+    /// </summary>
     private void AppendFormed(IMailboxReceiver shard, in BroadcastData data, object? extra)
     {
         (int chunk, int offset) = _arena.Append(data.Bytes, default);
@@ -439,7 +450,10 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
         };
     }
 
-    /// <summary>Its bytes are the arena's last ones: the new ones follow directly, unless a chunk has ended in between. Not more than a run holds.</summary>
+    /// <summary>
+    /// Its bytes are the arena's last ones: the new ones follow directly, unless a chunk has ended in between. Not more
+    /// than a run holds.
+    /// </summary>
     private static bool TryJoin(ref DataItem last, int chunk, int length)
     {
         if (last.Chunk != chunk || last.Length + length > Buffers.Run.FixedCapacity) return false;
@@ -473,10 +487,11 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
     }
 
     /// <summary>
-    /// Behind the callbacks that the pool has queued already: one wake for what all of them post, instead of one for each. If they block, another thread
-    /// of the pool does it.
+    /// Behind the callbacks that the pool has queued already: one wake for what all of them post, instead of one for
+    /// each. If they block, another thread of the pool does it.
     /// </summary>
-    /// <param name="mayLinger">Behind what those callbacks queue in their turn, too, as long as more is posted so.</param>
+    /// <param name="mayLinger">Behind what those callbacks queue in their turn, too, as long as more is posted
+    /// so.</param>
     private void WakeByPool(bool mayLinger)
     {
         _patience = mayLinger ? WakePatience : 0;
@@ -484,7 +499,8 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
     }
 
     /// <summary>
-    /// Looked at by the watchdog now and then: a wake that was queued at its last look already is done here, for all threads of the pool may be blocked. True: one is queued.
+    /// Looked at by the watchdog now and then: a wake that was queued at its last look already is done here, for all
+    /// threads of the pool may be blocked. True: one is queued.
     /// </summary>
     internal bool WakeIfLate()
     {
@@ -514,7 +530,10 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
 
     // ------------------------------------------------------------------ waiting for room, any thread but a loop's
 
-    /// <summary>Completes when the lane was drained. At once when there is room for <paramref name="length"/> bytes of broadcast.</summary>
+    /// <summary>
+    /// Completes when the lane was drained. At once when there is room for <paramref name="length"/> bytes of
+    /// broadcast.
+    /// </summary>
     internal ValueTask<bool> WaitForRoom(int length, CancellationToken cancellation) =>
         WaitForRoom(length, Timeout.InfiniteTimeSpan, cancellation);
 
@@ -542,7 +561,9 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
 
     // ------------------------------------------------------------------ the loop's side
 
-    /// <summary>Announces that the loop is about to block. False when something arrived in between: do not block.</summary>
+    /// <summary>
+    /// Announces that the loop is about to block. False when something arrived in between: do not block.
+    /// </summary>
     internal bool TrySleep()
     {
         Interlocked.Exchange(ref _sleeping, 1);
@@ -554,8 +575,8 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
     internal void Woke() => Volatile.Write(ref _sleeping, 0);
 
     /// <summary>
-    /// Runs what was posted before the call, control first. Of data at most some <see cref="DrainBytes"/>: what is left then is
-    /// drained on by the next call, before what was posted after it.
+    /// Runs what was posted before the call, control first. Of data at most some <see cref="DrainBytes"/>: what is left
+    /// then is drained on by the next call, before what was posted after it.
     /// </summary>
     internal void Drain()
     {
@@ -677,8 +698,8 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
     }
 
     /// <summary>
-    /// Rejects all posts after the end of the loop and runs the remaining items, so that no caller waits permanently. When
-    /// it returns, no other thread is about to wake the loop: the descriptor for wake-ups may be closed.
+    /// Rejects all posts after the end of the loop and runs the remaining items, so that no caller waits permanently.
+    /// When it returns, no other thread is about to wake the loop: the descriptor for wake-ups may be closed.
     /// </summary>
     internal void Close()
     {

@@ -93,9 +93,11 @@ internal static class EndPointRules
         EndPoint? endPoint = address.Scheme is NetworkAddress.Tcp or NetworkAddress.Tls or NetworkAddress.Unix
             ? address.ToEndPoint()
             : engine.EndPointOf(address);
-        string cure = address.Scheme == NetworkAddress.Memory ? ": set Engine to a MemoryEngine of Whimbrel.Testing" : "";
         if (endPoint is null)
-            errors?.Add($"Address = {address}, the {engine.KindName} engine has no addresses of that kind{cure}");
+            errors?.Add($"Address = {address}, the {engine.KindName} engine has no addresses of that kind"
+                + (address.Scheme != NetworkAddress.Memory
+                    ? ""
+                    : ": set Engine to a MemoryEngine of Whimbrel.Testing"));
         else if (!toListen) AddTarget(found, errors, "Address", endPoint, address.IsWildcard);
         else if (endPoint is not DnsEndPoint dns) found.Add(endPoint);
         else if (dns.Host == "localhost") found.Add(new IPEndPoint(IPAddress.Loopback, dns.Port));

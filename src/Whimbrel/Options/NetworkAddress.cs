@@ -394,9 +394,9 @@ public sealed class NetworkAddress : IEquatable<NetworkAddress>
 
     /// <summary>
     /// Returns the end point for sockets: an <see cref="IPEndPoint"/>, a <see cref="DnsEndPoint"/> for a name, a
-    /// <see cref="UnixDomainSocketEndPoint"/>, or an <see cref="InheritedSocket"/>. <c>*</c> is the IPv6 wildcard, which
-    /// also accepts IPv4, or the IPv4 one on systems without IPv6. An IPv4-mapped IPv6 address is converted to IPv4. A
-    /// service is looked up in a file that is read once.
+    /// <see cref="UnixDomainSocketEndPoint"/>, or an <see cref="InheritedSocket"/>. <c>*</c> is the IPv6 wildcard,
+    /// which also accepts IPv4, or the IPv4 one on systems without IPv6. An IPv4-mapped IPv6 address is converted to
+    /// IPv4. A service is looked up in a file that is read once.
     /// </summary>
     /// <exception cref="FormatException">The service does not exist, or this process has not exactly one such
     /// socket.</exception>

@@ -664,8 +664,8 @@ public partial class Server
             $"The server has not ended at the deadline of its stop: {report}. "
             + (report.Unfinished.Count == 0
                 ? "It ends by itself then."
-                : "What is left ends by itself when that returns. A handler that awaits the stop of its own server waits "
-                    + "for itself: begin the stop there without awaiting it."),
+                : "What is left ends by itself when that returns. A handler that awaits the stop of its own server "
+                    + "waits for itself: begin the stop there without awaiting it."),
             "stop-overdue.md"));
 
         /// <summary>An accepted socket that is being passed to another loop.</summary>

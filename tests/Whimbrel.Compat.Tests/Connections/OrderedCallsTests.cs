@@ -85,7 +85,7 @@ public sealed class OrderedCallsTests
     }
 
     [Fact]
-    public void An_exception_is_thrown_to_its_caller_after_the_remaining_calls_have_run_and_other_callers_get_their_own()
+    public void An_exception_is_thrown_to_its_caller_after_the_remaining_calls_and_other_callers_get_their_own()
     {
         OrderedCalls calls = new();
         List<string> ran = [];

@@ -450,7 +450,8 @@ internal static class Messages
         using Chat chat = new();
         string text = Seen.All(() => chat.Client.SendTextAsync(""), () => chat.Client.SendText("after") > 0);
         chat.ClientLog.Until("client: received after");
-        var received = chat.ClientLog.Lines.Where(static l => l.StartsWith("client: received", StringComparison.Ordinal));
+        var received = chat.ClientLog.Lines
+            .Where(static l => l.StartsWith("client: received", StringComparison.Ordinal));
         return $"{text} {string.Join(", ", received)}";
     }
 

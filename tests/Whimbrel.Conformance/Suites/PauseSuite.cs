@@ -2,7 +2,9 @@ using System.Collections.Concurrent;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>Contract 10: after PauseReceiving nothing is delivered until ResumeReceiving; then all of it, in order.</summary>
+/// <summary>
+/// Contract 10: after PauseReceiving nothing is delivered until ResumeReceiving; then all of it, in order.
+/// </summary>
 public abstract class PauseSuite(Transport transport) : Suite(transport)
 {
     [Fact, Contract(10)]

@@ -114,7 +114,9 @@ public abstract class TrafficSuite(Transport transport) : Suite(transport)
         return task!;
     }
 
-    /// <summary>Writes bytes one by one while reads of the other end are cancelled at any moment: none is lost.</summary>
+    /// <summary>
+    /// Writes bytes one by one while reads of the other end are cancelled at any moment: none is lost.
+    /// </summary>
     /// <param name="rig">Where.</param>
     /// <param name="peer">Writes them.</param>
     /// <param name="stream">Where they are read.</param>

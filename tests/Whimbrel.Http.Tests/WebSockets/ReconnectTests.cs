@@ -178,7 +178,7 @@ public sealed class ReconnectTests
     }
 
     [Fact]
-    public void A_first_connect_gives_up_at_the_policys_limit_with_the_last_answer_or_at_once_without_RetryFirstConnect()
+    public void A_first_connect_gives_up_at_the_limit_with_the_last_answer_or_at_once_without_RetryFirstConnect()
     {
         foreach ((ReconnectPolicy? policy, int most) in ((ReconnectPolicy?, int)[])[(Quick(attempts: 2), 3),
             (Quick(retriesFirst: false), 1), (null, 1)])

@@ -558,8 +558,8 @@ internal sealed unsafe partial class EpollLoop : Loop, IDatagramEngine
     // ------------------------------------------------------------------ send
 
     /// <summary>
-    /// An offer is made even if the socket was full a moment ago: it may have space again before the kernel has reported
-    /// it.
+    /// An offer is made even if the socket was full a moment ago: it may have space again before the kernel has
+    /// reported it.
     /// </summary>
     internal override void StartSend(Connection connection, bool isOffer)
     {
