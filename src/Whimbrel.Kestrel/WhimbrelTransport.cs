@@ -24,8 +24,8 @@ public sealed partial class WhimbrelTransport
     /// <summary>Creates the transport. Called by the services of a host.</summary>
     /// <param name="options">Options, read when the first end point is bound.</param>
     /// <param name="loggers">Loggers for diagnostic events of the engine and the listeners, as warnings.</param>
-    /// <param name="upgrade">Upgrade of the process, in which the listeners take part; null for none. It is a service of
-    /// the host, which <c>AddWhimbrelUpgrade</c> of <c>Whimbrel.Hosting</c> adds.</param>
+    /// <param name="upgrade">Upgrade of the process, in which the listeners take part; null for none. It is a service
+    /// of the host, which <c>AddWhimbrelUpgrade</c> of <c>Whimbrel.Hosting</c> adds.</param>
     public WhimbrelTransport(IOptions<WhimbrelTransportOptions> options, ILoggerFactory loggers,
         ProcessUpgrade? upgrade = null)
     {

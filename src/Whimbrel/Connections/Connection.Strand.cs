@@ -4,7 +4,10 @@ using Whimbrel.Linux;
 
 namespace Whimbrel.Connections;
 
-/// <summary>What comes back from a strand: its session's callbacks run on the pool, everything else here (contract 14). Loop's thread.</summary>
+/// <summary>
+/// What comes back from a strand: its session's callbacks run on the pool, everything else here (contract 14). Loop's
+/// thread.
+/// </summary>
 internal sealed partial class Connection
 {
     /// <summary>OnConnecting has returned.</summary>
@@ -26,7 +29,9 @@ internal sealed partial class Connection
         tls.Begin();
     }
 
-    /// <summary>OnTlsHandshakeCompleted has returned. The session is connected now, unless it rejected the peer.</summary>
+    /// <summary>
+    /// OnTlsHandshakeCompleted has returned. The session is connected now, unless it rejected the peer.
+    /// </summary>
     internal void StrandHandshaked(bool hasEnded)
     {
         if (State != ConnectionState.Open || WasConnected) return;
@@ -55,7 +60,9 @@ internal sealed partial class Connection
         Loop.Schedule(this);
     }
 
-    /// <summary>The next session takes over; its strand waits for that. When the connection is ending, it ends with the old one.</summary>
+    /// <summary>
+    /// The next session takes over; its strand waits for that. When the connection is ending, it ends with the old one.
+    /// </summary>
     internal void SwitchForStrand(Session next, uint generation)
     {
         if (generation != Generation || (State != ConnectionState.Open && !IsBeginning)) return;
@@ -65,7 +72,10 @@ internal sealed partial class Connection
         if (_tenancy.Life.Heard == Heard.ServerStopping) Pool.Tell(SessionCallback.ServerStopping);
     }
 
-    /// <summary>The strand runs here and has nothing left: from now on its session is called at once. False while something is under way that it takes part in.</summary>
+    /// <summary>
+    /// The strand runs here and has nothing left: from now on its session is called at once. False while something is
+    /// under way that it takes part in.
+    /// </summary>
     internal bool TryLeaveStrand()
     {
         if (Pool is null || State != ConnectionState.Open || !WasConnected) return false;

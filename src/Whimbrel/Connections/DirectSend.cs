@@ -12,12 +12,12 @@ namespace Whimbrel.Connections;
 /// <remarks>
 /// Exclusion: the loop owns the send side of the connection, except while <c>_state</c> is set. The callback's thread
 /// sets it and then checks that the loop sleeps. The loop clears its flag when it wakes and then, before it queues
-/// something for the connection or closes it, checks <c>_state</c> (<c>OutboundQueue.SettleStrand</c>). So one of the two
-/// sees the other. The loop waits for at most one system call that does not block.
-/// Order: the mailbox is empty, and the bytes are all that is reserved on the connection, so nothing is passed. Bytes
-/// that the kernel did not accept remain here, and the loop queues them before anything else.
-/// Errors: the kernel reports a reset once, to this send or to a receive of the loop. So the loop takes the error from
-/// here (<see cref="TakeOutcome"/>) before it accepts an end of stream.
+/// something for the connection or closes it, checks <c>_state</c> (<c>OutboundQueue.SettleStrand</c>). So one of the
+/// two sees the other. The loop waits for at most one system call that does not block. Order: the mailbox is empty, and
+/// the bytes are all that is reserved on the connection, so nothing is passed. Bytes that the kernel did not accept
+/// remain here, and the loop queues them before anything else. Errors: the kernel reports a reset once, to this send or
+/// to a receive of the loop. So the loop takes the error from here (<see cref="TakeOutcome"/>) before it accepts an end
+/// of stream.
 /// </remarks>
 internal sealed class DirectSend(Connection connection, HostShard shard)
 {
