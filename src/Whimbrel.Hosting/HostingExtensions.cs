@@ -166,8 +166,8 @@ public static class HostingExtensions
 
     /// <summary>
     /// Lets a new process of the program take the listening sockets of the old one, so that a deploy refuses no
-    /// connection: of all servers of the host, and of Kestrel with the transport of <c>Whimbrel.Kestrel</c>. The host
-    /// is ready when all its services have started, and stops when a new process has replaced it. The
+    /// connection. This includes all servers of the host, and Kestrel with the transport of <c>Whimbrel.Kestrel</c>.
+    /// The host is ready when all its services have started, and stops when a new process has replaced it. The
     /// <see cref="ProcessUpgrade"/> is a service.
     /// </summary>
     /// <param name="services">Services of the host.</param>

@@ -23,7 +23,8 @@ public sealed class SiteTests : IDisposable
         {
             string name = Path.GetFileName(page);
             string row = list.Split('\n').SingleOrDefault(l => l.Contains($"](guide/{name}): ")) ?? "";
-            Assert.True(row.Length > row.IndexOf("): ", StringComparison.Ordinal) + 20, $"{name} has no sentence: {row}");
+            int end = row.IndexOf("): ", StringComparison.Ordinal);
+            Assert.True(row.Length > end + 20, $"{name} has no sentence: {row}");
             Assert.True(File.Exists(Path.Combine(StageFolder, "guide", name)), name);
         }
 
@@ -41,7 +42,8 @@ public sealed class SiteTests : IDisposable
             TestContext.Current.CancellationToken);
         var (code, output) = await BuildAsync(copy);
         Assert.True(code == 0, output);
-        Assert.EndsWith("\n[Of limits,\nwrapped](../limits.md#x) and [readme](../index.md), this (`docs/site/build`).\n",
+        Assert.EndsWith(
+            "\n[Of limits,\nwrapped](../limits.md#x) and [readme](../index.md), this (`docs/site/build`).\n",
             await ReadAsync("guide/tls.md"), StringComparison.Ordinal);
         (code, output) = await BuildAsync(copy, "--source", "https://example.org/tree");
         Assert.True(code == 0, output);

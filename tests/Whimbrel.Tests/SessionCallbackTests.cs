@@ -58,7 +58,7 @@ public sealed class SessionCallbackTests
         SessionCallback news = new("OnNews", static (session, what) => ((Reader)session).Hears((string)what!))
         {
             IsDue = static (_, what) => (string)what! != "stale",
-            Returned = (strand, what) => strand.GoOn((_, hasEnded) => wentOn |= (string)what! == "stale" && !hasEnded),
+            Returned = (pool, what) => pool.OnLoop((_, hasEnded) => wentOn |= (string)what! == "stale" && !hasEnded),
         };
         Reader reader = new();
         (MemoryEngine engine, Connection connection) = Connect(reader, Scheduling.ThreadPool);

@@ -211,8 +211,8 @@ public sealed class BenchTests
         void Store(string date, params string[] rows)
         {
             IEnumerable<string> lines = rows.Select(static r => r.Split('/', ' ')).Select(static r =>
-                $$"""{"scenario": "{{r[0]}}", "peer": "{{r[1]}}", "rounds": 3, """
-                    + $$""""failures": {{(r.Length > 2 ? 3 : 0)}}}""");
+                $"{{\"scenario\": \"{r[0]}\", \"peer\": \"{r[1]}\", \"rounds\": 3, "
+                    + $"\"failures\": {(r.Length > 2 ? 3 : 0)}}}");
             File.WriteAllText(folder[$"{date}.json"],
                 $$"""{"date": "{{date}}", "peers": {}, "rows": [{{string.Join(',', lines)}}]}""");
         }

@@ -35,8 +35,9 @@ public class SiteTests
 
         await browser.OpenAsync($"{root}/api/Whimbrel.Session.html");
         await browser.UntilAsync("document.querySelector('#Whimbrel_Session_IdleTimeout')");
-        await browser.UntilAsync("(() => { const box = document.querySelector('#search-query'); if (!box || box.disabled)"
-            + " return false; box.value = 'back-pressure'; box.dispatchEvent(new Event('input', { bubbles: true }));"
+        await browser.UntilAsync("(() => { const box = document.querySelector('#search-query');"
+            + " if (!box || box.disabled) return false; box.value = 'back-pressure';"
+            + " box.dispatchEvent(new Event('input', { bubbles: true }));"
             + " return document.querySelectorAll('#search-results a').length > 0; })()");
     }
 
@@ -44,7 +45,8 @@ public class SiteTests
     {
         OtherProgram.Needs("python3", "chromium");
         string root = SourceTree.Root;
-        using Process process = OtherProgram.Start("python3", ["-B", Path.Combine(root, "docs/site/build"), .. arguments]);
+        string script = Path.Combine(root, "docs/site/build");
+        using Process process = OtherProgram.Start("python3", ["-B", script, .. arguments]);
         process.StandardInput.Close();
         using var limit = CancellationTokenSource.CreateLinkedTokenSource(TestContext.Current.CancellationToken);
         limit.CancelAfter(_limit);

@@ -34,8 +34,8 @@ internal static class ClusterGroups
             + $"group and node; {(told - before) / Nodes / groups} B when all nodes have published to all");
         var waits = FirstJoinWaits(nodes);
         Console.Out.WriteLine(FormattableString.Invariant(
-            $"first member to first message of another node, {waits.Length} times: p50 {waits[waits.Length / 2]:0} us, ")
-            + FormattableString.Invariant($"p99 {waits[waits.Length * 99 / 100]:0} us, longest {waits[^1]:0} us"));
+            $"first member to first message of another node, {waits.Length} times: p50 {waits[waits.Length / 2]:0} ")
+            + FormattableString.Invariant($"us, p99 {waits[waits.Length * 99 / 100]:0} us, longest {waits[^1]:0} us"));
         foreach (var node in nodes)
         {
             await node.DisposeAsync();

@@ -5,9 +5,9 @@ using Whimbrel.Engines;
 namespace Whimbrel.Connections;
 
 /// <summary>
-/// The direct send: while the loop sleeps, the thread of a callback sends what the callback has queued by a system call
-/// of its own, if no other bytes of the connection are pending (docs/design/0071). This saves the wake-up of the loop
-/// and two changes of threads.
+/// The direct send: while the loop sleeps, the thread of a callback makes the system call for the bytes that the
+/// callback has queued. No other bytes of the connection may be pending (docs/design/0071). This saves the wake-up of
+/// the loop and two changes of threads.
 /// </summary>
 /// <remarks>
 /// Exclusion: the loop owns the send side of the connection, except while <c>_state</c> is set. The callback's thread
@@ -81,7 +81,8 @@ internal sealed class DirectSend(Connection connection, HostShard shard)
                     _generation,
                     Pieces.MostInRow,
                     (connection, _generation, next),
-                    static (state, bytes) => state.connection.Outbound.CanSendForStrand(bytes + state.next, state._generation),
+                    static (state, bytes) =>
+                        state.connection.Outbound.CanSendForStrand(bytes + state.next, state._generation),
                     out first);
                 if (first is not null) sent = connection.Outbound.SendForStrand(first);
             }

@@ -3,9 +3,9 @@ using Whimbrel.Engines;
 namespace Whimbrel.Connections;
 
 /// <summary>
-/// Calls OnServerStopping of the sessions of a stopping server, each once, spread evenly over a window: on each loop
-/// the oldest first, so that a session that has just begun has the longest time for its work. The window may become
-/// shorter; any thread. The rest runs on the loops.
+/// Calls OnServerStopping of the sessions of a stopping server, each once, spread evenly over a window. On each loop
+/// the oldest session is first, so that a new one has the longest time for its work. Any thread may shorten the
+/// window; the rest runs on the loops.
 /// </summary>
 internal sealed class StopDrain(Engine engine, TimeSpan window)
 {

@@ -693,7 +693,10 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
         foreach ((Resident resident, uint generation) in overcommitted)
         {
             resident.Loop.PostControl(
-                static (_, r, _, g) => ((Resident)r!).Release(ReceiveGate.Mailbox, (uint)g), resident, null, generation);
+                static (_, r, _, g) => ((Resident)r!).Release(ReceiveGate.Mailbox, (uint)g),
+                resident,
+                null,
+                generation);
         }
     }
 

@@ -52,8 +52,8 @@ public sealed class ProcessUpgrade : IAsyncDisposable
     public string Path => _endPoint.ToString();
 
     /// <summary>
-    /// Maximum time from the moment that the old process sends its sockets until <see cref="ReadyAsync"/> of the new
-    /// one, as the old process allows it; also the longest wait of <see cref="ReadyAsync"/> for the old one to stop
+    /// Maximum time between the sending of the sockets by the old process and <see cref="ReadyAsync"/> of the new one,
+    /// measured by the old process. It also limits the wait of <see cref="ReadyAsync"/> for the old one to stop
     /// accepting. 1 s to 1 h; default 1 minute.
     /// </summary>
     /// <exception cref="ArgumentOutOfRangeException">The value is outside this range.</exception>

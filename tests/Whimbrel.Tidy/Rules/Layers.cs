@@ -42,9 +42,8 @@ internal static class Layers
             + "before its own last callback"),
         (["Connections/Connection", "Connections/OutboundQueue", "Connections/Tenancy"], ["Session", "SessionCallback",
             "SessionDriver", "PoolSession", "PoolSends", "Strand", "Newcomer", "Pipe", "GroupShard",
-            "SessionGroup"], "a connection calls the "
-            + "overrides of its session, by its driver or by a strand, wakes the pipes that end here, and is the member "
-            + "of groups"),
+            "SessionGroup"], "a connection calls the overrides of its session, by its driver or by a strand, wakes the "
+            + "pipes that end here, and is a member of groups"),
         (["Connections/ConnectionHost", "Connections/HostShard"], ["Session", "Newcomer", "SessionGroup", "GroupShard"],
             "what a connection needs of the server or client above it, and its members on one loop"),
         (["Connections/StopDrain"], ["Session"], "orders the sessions of a stopping server by their age"),
