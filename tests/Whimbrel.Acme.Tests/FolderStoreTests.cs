@@ -206,7 +206,7 @@ public sealed class FolderStoreTests : IDisposable
             new AcmeOptions { Names = ["one.test"], Store = store });
         store.Refused = ".lease";
         await node.Certificate.StartAsync();
-        await node.EventAsync("of the store cannot be used: the store is read-only");
+        await node.EventAsync("cannot be used: the store is read-only");
         store.Refused = null;
         await node.NextCertificateAsync();
     }

@@ -58,7 +58,7 @@ internal sealed partial class RunningProgram : IAsyncDisposable
     public static async Task<(int ExitCode, string Output)> RunCommandAsync(params string[] arguments)
     {
         await using RunningProgram program = new(Process.Start(Describe(arguments))!);
-        return await program.EndAsync();
+        return await program.EndAsync(TimeSpan.FromMinutes(10)); // a build beside others
     }
 
     public async Task<string> ReadLineAsync()
@@ -86,11 +86,11 @@ internal sealed partial class RunningProgram : IAsyncDisposable
     }
 
     /// <summary>Waits until the program has ended.</summary>
-    public async Task<(int ExitCode, string Output)> EndAsync()
+    public async Task<(int ExitCode, string Output)> EndAsync(TimeSpan? limit = null)
     {
-        _output.Append(await _process.StandardOutput.ReadToEndAsync().WaitAsync(Patience));
-        _output.Append(await _errors.WaitAsync(Patience));
-        await _process.WaitForExitAsync().WaitAsync(Patience);
+        _output.Append(await _process.StandardOutput.ReadToEndAsync().WaitAsync(limit ?? Patience));
+        _output.Append(await _errors.WaitAsync(limit ?? Patience));
+        await _process.WaitForExitAsync().WaitAsync(limit ?? Patience);
         return (_process.ExitCode, _output.ToString());
     }
 

@@ -143,12 +143,13 @@ public sealed class WebProgramTests
         }
     }
 
-    [Fact(Skip = "Clients connect and subscribe, but the published message does not arrive: cause unknown.")]
+    [Fact]
     public async Task An_MQTT_client_publishes_to_another()
     {
         await using RunningProgram broker = await RunningProgram.StartAsync("mqtt", "127.0.0.1:0");
         MqttClientFactory factory = new();
-        MqttClientOptions options =
+        // A client id is made for each set of options; a second connect by the same id replaces the first.
+        MqttClientOptions options() =>
             factory.CreateClientOptionsBuilder().WithTcpServer("127.0.0.1", broker.Port).Build();
         using IMqttClient reader = factory.CreateMqttClient(), writer = factory.CreateMqttClient();
         TaskCompletionSource<string> received = new(TaskCreationOptions.RunContinuationsAsynchronously);
@@ -157,9 +158,9 @@ public sealed class WebProgramTests
             received.TrySetResult(message.ApplicationMessage.ConvertPayloadToString());
             return Task.CompletedTask;
         };
-        await reader.ConnectAsync(options);
+        await reader.ConnectAsync(options());
         await reader.SubscribeAsync("news");
-        await writer.ConnectAsync(options);
+        await writer.ConnectAsync(options());
         await writer.PublishStringAsync("news", "hello");
         Assert.Equal("hello", await received.Task.WaitAsync(RunningProgram.Patience));
         await reader.DisconnectAsync();

@@ -27,7 +27,8 @@ public partial class PathTests
             + "### There\n`C.cs`";
         (HashSet<string> files, int methods, List<string> missing) = Walk(page, "Here",
             static path => path == "A.cs" ? Judge.File("A.cs", "class A { void One() { } int Twos => 2; }") : null);
-        Assert.Equal((["A.cs", "B.cs"], 3), (files, methods));
+        Assert.Equal(["A.cs", "B.cs"], files);
+        Assert.Equal(3, methods);
         Assert.Equal(["A.cs has no Two", "B.cs"], missing);
     }
 

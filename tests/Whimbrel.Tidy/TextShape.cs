@@ -27,12 +27,12 @@ internal static partial class TextShape
     private static bool IsInRawString(SyntaxNode root, int start)
     {
         var token = root.FindToken(start);
-        if (token.SpanStart >= start && !token.IsKind(SyntaxKind.InterpolatedStringTextToken)) return false;
-        return token.IsKind(SyntaxKind.MultiLineRawStringLiteralToken)
-            || token.IsKind(SyntaxKind.Utf8MultiLineRawStringLiteralToken)
-            || token.Parent?.FirstAncestorOrSelf<InterpolatedStringExpressionSyntax>() is { } text
-                && text.SpanStart < start
-                && text.StringStartToken.IsKind(SyntaxKind.InterpolatedMultiLineRawStringStartToken);
+        bool isPlain = token.IsKind(SyntaxKind.MultiLineRawStringLiteralToken)
+            || token.IsKind(SyntaxKind.Utf8MultiLineRawStringLiteralToken);
+        return (isPlain && token.SpanStart < start)
+            || token.Parent!.AncestorsAndSelf().OfType<InterpolatedStringExpressionSyntax>().Any(text =>
+                text.SpanStart < start
+                && text.StringStartToken.IsKind(SyntaxKind.InterpolatedMultiLineRawStringStartToken));
     }
 
     /// Lines of a page over 120 columns, without table rows, headings and code fences.

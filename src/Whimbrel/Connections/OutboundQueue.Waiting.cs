@@ -8,7 +8,7 @@ namespace Whimbrel.Connections;
 /// Callers that wait: <c>SendAsync</c> for space (contract 6), paced sends for a shorter queue (docs/design/0068),
 /// <c>SentAsync</c> for the kernel (contract 23), and pipes for space (contract 22).
 /// </summary>
-internal unsafe partial struct OutboundQueue
+internal partial struct OutboundQueue
 {
     // ------------------------------------------------------------------ SendAsync (contract 6)
 

@@ -25,7 +25,7 @@ internal static class Layers
     private static readonly string[] _groups = ["SessionGroup", "NamedGroups", "GroupMembers", "GroupShard",
         "MemberVisit", "BroadcastOperation", "BroadcastForms"];
     private static readonly string[] _hosts = ["Server", "ServerMetrics", "ServerTraces", "StatusSocket",
-        "StatusSnapshot", "Client", "SessionContext", "AcceptedConnection", "Connector", "PendingConnect"];
+        "StatusSnapshot", "Client", "SessionContext", "AcceptedConnection", "Connector", "PendingConnect", "StopDrain"];
 
     // Exceptions from the order, each with its reason: files by the names of their types, and the types that they may
     // use. An unused exception is a finding.
@@ -41,12 +41,11 @@ internal static class Layers
             "an await in a callback on the pool resumes in its order, and one that blocks on the end is completed "
             + "before its own last callback"),
         (["Connections/Connection", "Connections/OutboundQueue", "Connections/Tenancy"], ["Session", "SessionCallback",
-            "SessionDriver", "PoolSession", "PoolSends", "Strand", "Newcomer", "Pipe", "GroupShard",
+            "PassedLimit", "SessionDriver", "PoolSession", "PoolSends", "Strand", "Newcomer", "Pipe", "GroupShard",
             "SessionGroup"], "a connection calls the overrides of its session, by its driver or by a strand, wakes the "
             + "pipes that end here, and is a member of groups"),
         (["Connections/ConnectionHost", "Connections/HostShard"], ["Session", "Newcomer", "SessionGroup", "GroupShard"],
             "what a connection needs of the server or client above it, and its members on one loop"),
-        (["Connections/StopDrain"], ["Session"], "orders the sessions of a stopping server by their age"),
         (["Session"], ["SessionGroup", "Server", "Client"],
             "what the user may ask a session for; the session itself never calls server or client"),
     ];
