@@ -100,7 +100,8 @@ public sealed class PebbleTests : IDisposable
         await server.StartAsync();
         await node.Certificate.StartAsync();
         int port = ((IPEndPoint)server.EndPoint!).Port;
-        foreach (string name in (string[])["one.test", "other.test"])
+        // The name of the order has a challenge meanwhile.
+        foreach (string name in (string[])["other.test", "localhost"])
             await Assert.ThrowsAnyAsync<Exception>(async () => await AcmeNode.ConnectAsync(port, name, "acme-tls/1"));
         (SslStream stream, X509Certificate2 certificate, _) = await AcmeNode.ConnectAsync(port, "one.test");
         await using (stream) Assert.Contains("self-signed", certificate.Subject, StringComparison.Ordinal);

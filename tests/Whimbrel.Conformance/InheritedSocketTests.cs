@@ -223,7 +223,7 @@ public sealed class InheritedSocketTests
         await EchoesAsync(socket);
     }
 
-    private static async Task EchoesAsync(Socket socket)
+    internal static async Task EchoesAsync(Socket socket)
     {
         using CancellationTokenSource limit = CancellationTokenSource.CreateLinkedTokenSource(Cancel);
         limit.CancelAfter(TimeSpan.FromSeconds(30));

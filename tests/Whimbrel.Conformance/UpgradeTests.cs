@@ -36,7 +36,7 @@ public sealed class UpgradeTests : IDisposable
         await old.Upgrade.ReadyAsync(Cancel);
         Assert.Null(old.Upgrade.OldProcess);
         using Socket early = await ConnectAsync(old.At);
-        await EchoesAsync(early);
+        await InheritedSocketTests.EchoesAsync(early);
         await using Side fresh = await StartAsync(other, [at]);
         Assert.Equal(old.At.ToString(), fresh.At.ToString()); // also with port 0
         Assert.False(old.Upgrade.Replaced.IsCompleted);
@@ -45,15 +45,15 @@ public sealed class UpgradeTests : IDisposable
         Assert.Equal(Environment.ProcessId, fresh.Upgrade.OldProcess);
         Assert.True(old.Upgrade.IsReplaced);
         Assert.False(old.Server.IsAccepting);
-        await EchoesAsync(early);
+        await InheritedSocketTests.EchoesAsync(early);
         using Socket late = await ConnectAsync(fresh.At);
-        await EchoesAsync(late);
+        await InheritedSocketTests.EchoesAsync(late);
         Assert.Equal((1, 1), (old.Server.AcceptedCount, fresh.Server.AcceptedCount));
         await old.Server.StopAsync(TimeSpan.Zero);
         await old.Upgrade.DisposeAsync();
         Assert.True(File.Exists(UpgradePath));
         using Socket last = await ConnectAsync(fresh.At);
-        await EchoesAsync(last);
+        await InheritedSocketTests.EchoesAsync(last);
         await fresh.Server.StopAsync(TimeSpan.FromSeconds(10));
         if (isUnix) Assert.False(File.Exists(at.ToString()));
         else await Assert.ThrowsAsync<SocketException>(() => ConnectAsync(fresh.At));
@@ -84,12 +84,12 @@ public sealed class UpgradeTests : IDisposable
             await fresh.Upgrade.ReadyAsync(Cancel);
             await old.Upgrade.Replaced.WaitAsync(TimeSpan.FromSeconds(30), Cancel);
             await old.Server.StopAsync(TimeSpan.FromSeconds(10));
-            foreach (Socket socket in waiting) await EchoesAsync(socket);
+            foreach (Socket socket in waiting) await InheritedSocketTests.EchoesAsync(socket);
             Assert.Equal((0, 60), (old.Server.AcceptedCount, fresh.Server.AcceptedCount));
             for (int i = 0; i < 60; i++)
             {
                 using Socket more = await ConnectAsync(fresh.At);
-                await EchoesAsync(more);
+                await InheritedSocketTests.EchoesAsync(more);
             }
 
             // And once more, with what the second process has.
@@ -124,7 +124,7 @@ public sealed class UpgradeTests : IDisposable
         foreach (EndPoint at in old.Server.EndPoints)
         {
             using Socket socket = await ConnectAsync(at);
-            await EchoesAsync(socket);
+            await InheritedSocketTests.EchoesAsync(socket);
         }
 
         // A process that fails is no obstacle for the next one.
@@ -147,11 +147,11 @@ public sealed class UpgradeTests : IDisposable
         await using Side fresh = await StartAsync(EngineKind.Epoll, [Free, added]);
         await fresh.Upgrade.ReadyAsync(Cancel);
         await old.Upgrade.Replaced.WaitAsync(TimeSpan.FromSeconds(30), Cancel);
-        await EchoesAsync(waiting);
+        await InheritedSocketTests.EchoesAsync(waiting);
         Assert.Equal(1, old.Server.AcceptedCount);
         Assert.False(File.Exists(gone.ToString()));
         using Socket socket = await ConnectAsync(added);
-        await EchoesAsync(socket);
+        await InheritedSocketTests.EchoesAsync(socket);
     }
 
     [Theory]
@@ -177,7 +177,7 @@ public sealed class UpgradeTests : IDisposable
                 Socket peer = new(AddressFamily.InterNetwork, SocketType.Dgram, ProtocolType.Udp);
                 peers.Add(peer);
                 await peer.ConnectAsync(old.EndPoint!, Cancel);
-                await EchoesAsync(peer);
+                await InheritedSocketTests.EchoesAsync(peer);
             }
 
             await fresh.StartAsync(Cancel);
@@ -185,14 +185,14 @@ public sealed class UpgradeTests : IDisposable
             await second.ReadyAsync(Cancel);
             await first.Replaced.WaitAsync(TimeSpan.FromSeconds(30), Cancel);
             long received = old.ReadCounters().DatagramsReceived;
-            foreach (Socket peer in peers) await EchoesAsync(peer);
+            foreach (Socket peer in peers) await InheritedSocketTests.EchoesAsync(peer);
             Assert.Equal(received, old.ReadCounters().DatagramsReceived);
             Assert.Equal(8, fresh.ReadCounters().DatagramsReceived);
             Assert.Equal(SendResult.Queued, old.Send("bye"u8, new DatagramPeer((IPEndPoint)peers[0].LocalEndPoint!)));
             byte[] last = new byte[16];
             Assert.Equal(3, await peers[0].ReceiveAsync(last, Cancel));
             await old.StopAsync(TimeSpan.FromSeconds(10));
-            foreach (Socket peer in peers) await EchoesAsync(peer);
+            foreach (Socket peer in peers) await InheritedSocketTests.EchoesAsync(peer);
         }
         finally
         {
@@ -339,7 +339,7 @@ public sealed class UpgradeTests : IDisposable
 
         await NoticedAsync(expected);
         using Socket socket = await ConnectAsync(old.At);
-        await EchoesAsync(socket);
+        await InheritedSocketTests.EchoesAsync(socket);
     }
 
     [Fact]
@@ -469,22 +469,6 @@ public sealed class UpgradeTests : IDisposable
             socket.Dispose();
             throw;
         }
-    }
-
-    private static async Task EchoesAsync(Socket socket)
-    {
-        using CancellationTokenSource limit = CancellationTokenSource.CreateLinkedTokenSource(Cancel);
-        limit.CancelAfter(TimeSpan.FromSeconds(30));
-        await socket.SendAsync(Encoding.ASCII.GetBytes("ping"), limit.Token);
-        byte[] buffer = new byte[4];
-        for (int got = 0; got < 4;)
-        {
-            int count = await socket.ReceiveAsync(buffer.AsMemory(got), limit.Token);
-            Assert.NotEqual(0, count);
-            got += count;
-        }
-
-        Assert.Equal("ping"u8, buffer);
     }
 
     private sealed record Side(Engine Engine, ProcessUpgrade Upgrade, Server Server) : IAsyncDisposable
