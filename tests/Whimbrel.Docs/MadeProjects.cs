@@ -16,6 +16,8 @@ public sealed class MadeProjects(PackedFeed feed) : IAsyncLifetime
     public string ProgramOf(string name) => Path.Combine(FolderOf(name), name.Contains('.',
         StringComparison.Ordinal) ? "tests/bin/Release/net10.0" : "bin/Release/net10.0", name + ".dll");
 
+    private string Hive => Path.Combine(feed.Folder, "hive");
+
     public void Check() => Assert.True(_failure is null, _failure);
 
     public async ValueTask InitializeAsync()
@@ -23,11 +25,10 @@ public sealed class MadeProjects(PackedFeed feed) : IAsyncLifetime
         _failure = feed.Failure;
         if (_failure is not null) return;
         var folder = feed.NewFolder("made");
-        var hive = feed.NewFolder("hive");
         var package = Directory.EnumerateFiles(feed.Feed, "Whimbrel.Templates.*.nupkg").Single();
-        await RunAsync(folder, "new", "install", package, "--debug:custom-hive", hive);
+        await RunAsync(folder, "new", "install", package, "--debug:custom-hive", Hive);
         foreach (var (template, name) in Projects)
-            await RunAsync(folder, "new", template, "-o", name, "--debug:custom-hive", hive, "--no-update-check");
+            await RunAsync(folder, "new", template, "-o", name, "--debug:custom-hive", Hive, "--no-update-check");
 
         var all = Path.Combine(folder, "all.proj");
         await File.WriteAllTextAsync(all, """
@@ -38,6 +39,14 @@ public sealed class MadeProjects(PackedFeed feed) : IAsyncLifetime
             </Project>
             """);
         await RunAsync(folder, "msbuild", all, "-restore", "-t:Build", "-m:2", "-nologo", "-v:quiet", "-clp:NoSummary");
+    }
+
+    /// Makes one more project, which is not built.
+    public async Task MakeAsync(string template, string name, params string[] options)
+    {
+        await RunAsync(feed.Folder, ["new", template, "-o", FolderOf(name), "--debug:custom-hive", Hive,
+            "--no-update-check", .. options]);
+        Check();
     }
 
     public ValueTask DisposeAsync() => ValueTask.CompletedTask; // the folder belongs to the feed
