@@ -19,12 +19,7 @@ internal static class Program
 
     public static async Task<int> Main(string[] args)
     {
-        var stop = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
-        using var terminate = PosixSignalRegistration.Create(PosixSignal.SIGTERM, context =>
-        {
-            context.Cancel = true;
-            stop.TrySetResult();
-        });
+        Task stop = StopSignal.WaitAsync();
         int left = int.Parse(args[2], CultureInfo.InvariantCulture);
         using var held = Holding(int.Parse(args[3], CultureInfo.InvariantCulture));
         await using var engine = new Engine(new EngineOptions
@@ -63,7 +58,7 @@ internal static class Program
         })
         { IsBackground = true };
         asked.Start();
-        await stop.Task;
+        await stop;
         var report = await server.StopAsync(TimeSpan.FromSeconds(1));
         var counters = server.ReadCounters();
         Console.WriteLine($"accepted {counters.Accepted} shed {counters.Shed} notices {Volatile.Read(ref s_notices)} "
