@@ -1,5 +1,5 @@
 #:project ../../src/Whimbrel.Http/Whimbrel.Http.csproj
-// Rooms over WebSocket, with presence: each guest sees who is there, who comes and who leaves.
+// Rooms over WebSocket, with presence: each guest sees the other guests, and their coming and leaving.
 // Try it: whimbrel connect ws://127.0.0.1:8080/rooms/lobby/anna
 using System.Collections.Concurrent;
 using System.Net;

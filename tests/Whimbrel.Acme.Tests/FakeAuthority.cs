@@ -10,8 +10,8 @@ using Whimbrel.Http;
 namespace Whimbrel.Acme.Tests;
 
 /// <summary>
-/// An authority that speaks the protocol, validates nothing, has renewal information, and lies where a test tells it
-/// to.
+/// An authority that speaks the protocol, validates nothing, has renewal information, and lies where a test
+/// says so.
 /// </summary>
 internal sealed class FakeAuthority : IAsyncDisposable
 {

@@ -3,7 +3,7 @@ using Whimbrel.Clusters;
 
 namespace Whimbrel.Tests;
 
-// Recoverable groups whose nodes hear news only: the tick, which finds what news has missed, comes once in an hour.
+// Recoverable groups on nodes that learn of entries by announcements only: the periodic check runs once an hour.
 public sealed class RecoverableAgainTests : VirtualNodes
 {
     private TestNode Quiet(string name) => Node(name, static o => new ClusterOptions

@@ -350,7 +350,7 @@ public sealed class UpgradeTests : IDisposable
             "Becoming another user needs root and Python 3.");
         await using Side old = await StartAsync(EngineKind.Epoll, [Free]);
         await old.Upgrade.ReadyAsync(Cancel);
-        // An administrator who opens the path to others opens nothing else.
+        // Permissions of the path for other users give no access to the sockets.
         File.SetUnixFileMode(_folder, (UnixFileMode)0x1FF);
         File.SetUnixFileMode(UpgradePath, (UnixFileMode)0x1B6);
         using Process stranger = Process.Start(new ProcessStartInfo("/usr/bin/python3", ["-c", """

@@ -4,9 +4,9 @@ using System.Net.Sockets;
 namespace Whimbrel.Compat.Datagrams;
 
 /// <summary>
-/// Sockets of this process whose closing was requested and has not ended. A call that closes a socket seldom waits for
-/// it, because each wait needs a turn of the loop. A hundred clients of a group that waited one after the other took
-/// seconds on a busy machine.
+/// Sockets of this process that are being closed. A call that closes a socket seldom waits for it, because each wait
+/// needs a turn of the loop. A hundred clients of a group that waited one after the other took seconds on a busy
+/// machine.
 /// </summary>
 internal static class ClosingSockets
 {

@@ -171,7 +171,7 @@ internal sealed partial class Connection
     internal void DrainCall(uint generation, Delegate action, object? state)
     {
         string name = ReferenceEquals(action, Session.RethrowReceived) ? "OnReceivedAsync" : UserCode.PostedAction;
-        Debug.Assert(generation == Generation, "a connection does not end while something posted to it is under way");
+        Debug.Assert(generation == Generation, "a connection does not end while a post to its session is pending");
         Loop.EnterCallback(this, name);
         Loop.Mailbox.EnterPosted(isAsync: action is Func<Task>);
         Exception? thrown = Session.RunPosted(action, state);
@@ -217,7 +217,7 @@ internal sealed partial class Connection
     internal void StrandHandshaking(bool hasEnded)
     {
         if (_tenancy.Tls is not { Phase: TlsPhase.Greeting } tls) return;
-        // In an upgrade its Close goes behind what it has sent.
+        // During UpgradeToTls its Close follows the data that it has sent.
         if (hasEnded && State == ConnectionState.Handshaking) CloseWith(new CloseReason(CloseCause.LocalClose));
         tls.Begin();
     }
@@ -266,14 +266,14 @@ internal sealed partial class Connection
     }
 
     /// <summary>
-    /// The strand runs here and has nothing left: from now on its session is called at once. False while something is
-    /// under way that it takes part in.
+    /// The strand runs on the loop and has nothing queued: from now on the loop calls the session directly. False while
+    /// the strand has a part in a pending operation.
     /// </summary>
     internal bool TryLeaveStrand()
     {
         if (Pool is null || State != ConnectionState.Open || !WasConnected) return false;
         if (_tenancy.Tls is { IsShaking: true }) return false;
-        // First: somebody who posts looks at both, in the other order.
+        // Before the field is cleared, because a thread that posts reads the field first and the state of posts second.
         Session.StartPosts();
         _tenancy.Pool = null;
         return true;

@@ -114,7 +114,7 @@ internal unsafe partial struct OutboundQueue
         return SendResult.Full;
     }
 
-    /// <summary>Nothing of other threads is under way: what waited for that goes on.</summary>
+    /// <summary>No send of another thread is pending any more: operations that waited for this continue.</summary>
     internal void ForeignGone(uint generation)
     {
         if (generation != Generation) return;

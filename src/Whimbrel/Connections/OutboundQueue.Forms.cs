@@ -8,7 +8,7 @@ using Whimbrel.Linux;
 namespace Whimbrel.Connections;
 
 /// <summary>
-/// Forms of data besides a copy of bytes: several pieces, memory whose ownership is passed, blocks of a writer, parts
+/// Forms of data besides a copy of bytes: several pieces, memory that the caller hands over, blocks of a writer, parts
 /// of files (docs/design/0023), and broadcasts (contract 17). Where the engine can, the system sends files out of its
 /// cache; over TLS and elsewhere they are read in pieces, on the pool.
 /// </summary>
@@ -100,13 +100,13 @@ internal unsafe partial struct OutboundQueue
         }
         catch (Exception e)
         {
-            // Whose connection this is now, when the caller came too late, has nothing to do with it.
+            // If the caller came too late, the connection serves another session now, which is not at fault.
             if (generation == Generation) MemoryThrew(e);
             else Loop.NoteMemory(e);
         }
     }
 
-    // ------------------------------------------------------------------ memory whose ownership is passed
+    // ------------------------------------------------------------------ memory that the caller hands over
 
     /// <param name="head">Copied in front of it.</param>
     /// <param name="owner">Ours with <see cref="SendResult.Queued"/>.</param>
@@ -234,7 +234,7 @@ internal unsafe partial struct OutboundQueue
         GiveBackOfOthers(owner);
     }
 
-    /// <summary>Nothing of it is sent, and whose connection this is now has nothing to do with it.</summary>
+    /// <summary>Releases memory that is not sent. An exception does not affect the session served now.</summary>
     private void GiveBackOfOthers(IMemoryOwner<byte> owner)
     {
         try

@@ -160,14 +160,14 @@ internal partial struct OutboundQueue
             ReleaseHeldRuns();
         }
 
-        // While one waits nobody may use the room that is open: Send looks at nothing else.
+        // While a call waits, the open block is closed, because Send checks the open block only.
         if (_operations.First is not null) _queue.CloseFill();
         else if (_waitingFeeds > 0) Loop.Schedule(_connection);
     }
 
     /// <summary>
     /// The memory of a SendAsync is the user's, and may throw: then that send has failed. In the middle of a message
-    /// the connection cannot go on.
+    /// the connection is ended.
     /// </summary>
     private bool TryAppend(SendOperation operation, int count)
     {

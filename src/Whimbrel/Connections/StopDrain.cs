@@ -66,7 +66,7 @@ internal sealed class StopDrain(Engine engine, TimeSpan window)
             _isLate = true;
         }
 
-        /// <summary>Asks the sessions whose moment has come. A control action, never inside a callback.</summary>
+        /// <summary>Asks the sessions that are due. A control action, never inside a callback.</summary>
         internal void Step()
         {
             long windowMs = Volatile.Read(ref _drain._windowMs), elapsedMs = _drain.ElapsedMs;

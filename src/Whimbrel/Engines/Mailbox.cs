@@ -398,7 +398,7 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
     }
 
     /// <summary>
-    /// Its forms lie one behind the other. Joins nothing: the forms of one class would not lie side by side.
+    /// Its forms are stored one after the other. Joins no run, because the forms of one class would not be adjacent.
     /// </summary>
     private void AppendFormed(IMailboxReceiver shard, in BroadcastData data, object? extra)
     {
@@ -487,11 +487,11 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
     }
 
     /// <summary>
-    /// Behind the callbacks that the pool has queued already: one wake for what all of them post, instead of one for
-    /// each. If they block, another thread of the pool does it.
+    /// Queues the wake-up on the pool, after the callbacks that are queued there already: one wake-up for the posts of
+    /// all of them. If they block, another thread of the pool runs it.
     /// </summary>
-    /// <param name="mayLinger">Behind what those callbacks queue in their turn, too, as long as more is posted
-    /// so.</param>
+    /// <param name="mayLinger">True to queue it again after work that those callbacks queue, while they post
+    /// more.</param>
     private void WakeByPool(bool mayLinger)
     {
         _patience = mayLinger ? WakePatience : 0;

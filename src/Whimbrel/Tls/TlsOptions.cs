@@ -51,7 +51,7 @@ public sealed class TlsOptions
     /// <summary>
     /// For servers: function that returns the certificate for a TLS-ALPN-01 validation of this server name (RFC 8737),
     /// as <c>AcmeCertificate</c> of package Whimbrel.Acme does. Called on the thread pool, before any other option is
-    /// used, for a client whose only application protocol is <c>acme-tls/1</c>. Null or an exception rejects the
+    /// used, for a client with <c>acme-tls/1</c> as its only application protocol. Null or an exception rejects the
     /// handshake. After the handshake the connection is closed, and no session is connected:
     /// <see cref="TlsFailure.Validated"/>. Default null: such clients are treated like others.
     /// </summary>

@@ -66,7 +66,7 @@ public sealed class ProcessUpgrade : IAsyncDisposable
     } = TimeSpan.FromMinutes(1);
 
     /// <summary>
-    /// Process id of the old process whose sockets this one has; null if there was none, or before the first start.
+    /// Id of the old process that passed its sockets to this one; null if there was none, or before the first start.
     /// </summary>
     public int? OldProcess { get; private set; }
 
