@@ -2,7 +2,9 @@ using System.CommandLine;
 using System.CommandLine.Parsing;
 using System.Globalization;
 using System.Net;
+using Whimbrel.Tool.Bench;
 using Whimbrel.Tool.Doctor;
+using Whimbrel.Tool.Plot;
 using Whimbrel.Tool.Top;
 
 namespace Whimbrel.Tool;
@@ -193,6 +195,8 @@ internal static class CommandLine
             Connect(),
             GetCommandLine.Get(),
             RelayCommandLine.Relay(),
+            BenchCommandLine.Bench(),
+            PlotCommandLine.Plot(),
             Certs(),
             Doctor(),
             TopCommandLine.Top(),
@@ -228,7 +232,8 @@ internal static class CommandLine
     }
 
     /// <summary>Returns the usage of a command in one line.</summary>
-    internal static string UsageOf(Command command) => DatagramCommandLine.UsageOf(command) ?? command.Name switch
+    internal static string UsageOf(Command command) => BenchCommandLine.UsageOf(command)
+        ?? DatagramCommandLine.UsageOf(command) ?? command.Name switch
     {
         "serve" => $"whimbrel serve {s_kinds} [options] (whimbrel serve --help explains)",
         "connect" => "whimbrel connect HOST:PORT, whimbrel connect [--ca FILE | --pin HASH] tls://HOST:PORT, whimbrel "
@@ -239,13 +244,15 @@ internal static class CommandLine
         "get" => GetCommandLine.Usage,
         "relay" => RelayCommandLine.Usage,
         "top" => TopCommandLine.Usage,
+        "plot" => PlotCommandLine.Usage,
         "certs" => "whimbrel certs [--out DIR] [--san NAME,...] [--server FILE] [--client NAME,...] [--rsa [BITS]] "
             + "[--days N] [--password TEXT | --password-file FILE] [--force] [--new-ca]",
         "explain" => "whimbrel explain [PAGE] (without one: list all pages)",
         "doctor" => "whimbrel doctor [--json] [--loops N] [--app PROGRAM.dll] [--port N]",
         _ when command is RootCommand => $"whimbrel serve {s_kinds}, whimbrel connect HOST:PORT, whimbrel get URL, "
-            + $"whimbrel relay LISTEN TARGET, whimbrel join GROUP, whimbrel certs, whimbrel doctor, whimbrel top PATH, "
-            + $"or whimbrel explain PAGE (whimbrel --help explains)",
+            + $"whimbrel relay LISTEN TARGET, whimbrel join GROUP, whimbrel bench tcp ADDRESS, whimbrel plot FILE, "
+            + $"whimbrel certs, whimbrel doctor, whimbrel top PATH, or whimbrel explain PAGE (whimbrel --help "
+            + $"explains)",
         _ => $"whimbrel serve {command.Name} {CommonUsage}",
     };
 

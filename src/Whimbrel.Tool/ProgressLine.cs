@@ -5,46 +5,32 @@ namespace Whimbrel.Tool;
 
 /// <summary>Progress of a long body as one terminal line, removed at the end. It appears after half a second, with at
 /// most five updates a second. One thread at a time.</summary>
-internal sealed class ProgressLine(TextWriter? output, Func<int> width)
+internal sealed class ProgressLine(LiveLines lines)
 {
     private const int SilentMs = 500;
     private const int EveryMs = 200;
-    private const int UsualWidth = 80;
     private const int MostBar = 40;
     private const int LeastBar = 8;
 
     private readonly long _start = Stopwatch.GetTimestamp();
     private long _last;
-    private int _drawn;
 
     /// <summary>Creates a line on stderr, if that is a terminal; otherwise nothing is drawn.</summary>
-    internal static ProgressLine OnTerminal() => new(Console.IsErrorRedirected ? null : Console.Error, WidthOfTerminal);
-
-    // Some terminals do not report their width.
-    private static int WidthOfTerminal() => Console.WindowWidth is > 1 and int width ? width : UsualWidth;
+    internal static ProgressLine OnTerminal() => new(LiveLines.OnTerminal());
 
     /// <param name="what">Name of the operation.</param>
     /// <param name="done">Number of bytes so far.</param>
     /// <param name="total">Number of bytes in total, or -1.</param>
     internal void Show(string what, long done, long total)
     {
-        if (output is null || Stopwatch.GetElapsedTime(_last).TotalMilliseconds < EveryMs) return;
+        if (!lines.IsShown || Stopwatch.GetElapsedTime(_last).TotalMilliseconds < EveryMs) return;
         TimeSpan elapsed = Stopwatch.GetElapsedTime(_start);
         if (elapsed.TotalMilliseconds < SilentMs) return;
         _last = Stopwatch.GetTimestamp();
-        string line = Format(what, done, total, elapsed, width() - 1);
-        output.Write($"\r{line.PadRight(_drawn)}");
-        output.Flush();
-        _drawn = line.Length;
+        lines.Show(Format(what, done, total, elapsed, lines.Width));
     }
 
-    internal void Clear()
-    {
-        if (_drawn == 0) return;
-        output!.Write($"\r{new string(' ', _drawn)}\r");
-        output.Flush();
-        _drawn = 0;
-    }
+    internal void Clear() => lines.Clear();
 
     internal static string Format(string what, long done, long total, TimeSpan elapsed, int width)
     {

@@ -148,8 +148,8 @@ public partial class PackedTests(PackedFeed feed)
         Assert.Contains("Name=\"whimbrel\" EntryPoint=\"Whimbrel.Tool.dll\"",
             Text(archive, "tools/net10.0/any/DotnetToolSettings.xml"), StringComparison.Ordinal);
         Assert.Superset(
-            new HashSet<string>(["System.CommandLine.dll", "Whimbrel.dll", "Whimbrel.Http.dll", "Whimbrel.Relays.dll",
-                "Whimbrel.Tool.dll"]),
+            new HashSet<string>(["System.CommandLine.dll", "HdrHistogram.dll", "Whimbrel.dll", "Whimbrel.Http.dll",
+                "Whimbrel.Relays.dll", "Whimbrel.Tool.dll"]),
             archive.Entries.Select(e => e.Name).ToHashSet());
     }
 
