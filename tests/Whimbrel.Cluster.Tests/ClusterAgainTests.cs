@@ -214,6 +214,37 @@ public sealed class ClusterAgainTests : VirtualNodes
         Assert.Empty(two.Gaps);
     }
 
+    [Fact] // from both sides, each time
+    public void Messages_wait_two_seconds_for_room_and_are_reported_then()
+    {
+        bool isFull = true;
+        TestNode one = Node("one"), two = Node("two", o => new ClusterOptions
+        {
+            Application = o.Application,
+            NodeId = o.NodeId,
+            OnGap = o.OnGap,
+            Deliver = (g, p, e) => isFull ? SendResult.Full : g.Broadcast(p, e)
+        });
+        TestNode.Member atTwo = two.Connect("g");
+        Pass(1.5);
+        for (int i = 1; i <= 3; i++)
+        {
+            isFull = true;
+            Say(one, "in ");
+            Pass(1.9);
+            Assert.Equal(i - 1, two.Gaps.Count);
+            isFull = false;
+            Pass(0.05);
+            isFull = true;
+            Say(one, "out ");
+            Pass(2.1);
+            Assert.Equal(i, two.Gaps.Count);
+            Assert.Equal(string.Concat(Enumerable.Repeat("in ", i)), atTwo.Heard);
+        }
+
+        Assert.All(two.Gaps, static g => Assert.Equal(new ClusterGap("one", "g", 1), g));
+    }
+
     [Fact] // an envelope of three broadcasts, of which members take one at a time
     public void A_kept_envelope_continues_where_its_last_retry_ended()
     {

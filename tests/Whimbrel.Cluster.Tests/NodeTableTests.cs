@@ -72,4 +72,19 @@ public sealed class NodeTableTests
         nodes.Hear(5_000, 0, out bool hasRoom);
         Assert.True(hasRoom);
     }
+
+    [Fact] // the node that was heard last is remembered beside the table
+    public void A_node_that_said_goodbye_is_new_when_it_is_heard_again()
+    {
+        NodeTable nodes = new();
+        for (int i = 0; i < 2; i++)
+        {
+            nodes.Hear(1, 0, out bool isNew);
+            Assert.True(isNew);
+            nodes.Add(1, "n", 0);
+            nodes.Hear(1, 0, out isNew);
+            Assert.False(isNew);
+            nodes.Forget(1);
+        }
+    }
 }

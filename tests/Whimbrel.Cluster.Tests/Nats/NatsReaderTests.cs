@@ -93,6 +93,8 @@ public sealed class NatsReaderTests
             .Read(Encoding.ASCII.GetBytes($"INFO {new string('x', NatsReader.MostInfoBytes)}\r\n"), MostPayload).Kind);
 
         Assert.Equal(NatsItemKind.Incomplete, NatsReader.Read("MSG a 1 1000\r\n"u8, MostPayload).Kind);
+        Assert.Equal(NatsItemKind.Message, NatsReader
+            .Read(Encoding.ASCII.GetBytes($"MSG a 1 1000\r\n{new string('x', 1000)}\r\n"), MostPayload).Kind);
         NatsItem large = NatsReader.Read("MSG a 1 1001\r\nxxx"u8, MostPayload);
         Assert.Equal((NatsItemKind.TooLarge, 14, 1003), (large.Kind, large.Length, large.More));
     }

@@ -461,15 +461,29 @@ public sealed class NatsTroubleTests : TroubleTests
         Assert.Null(((NatsBus)without.Bus).Unsupported); // the next server may have it
     }
 
-    [Fact]
-    public async Task A_request_without_an_answer_times_out()
+    [Fact] // each within its own time, also the younger of two that wait
+    public async Task Requests_without_an_answer_time_out_one_after_the_other()
     {
         SaidServer silent = await SaidAsync(Info);
         BusNode node = Node(silent.Address,
-            new NatsOptions { ConnectTimeout = TimeSpan.FromSeconds(0.2), PingInterval = TimeSpan.FromHours(1) });
+            new NatsOptions { ConnectTimeout = TimeSpan.FromSeconds(1), PingInterval = TimeSpan.FromHours(1) });
         await node.StartAsync();
-        Assert.Null(await HistoryAsync(node, "x"));
-        Assert.Null(await HistoryAsync(node));
+        for (int time = 0; time < 2; time++)
+        {
+            Task<TimeSpan> first = TimeAsync("x");
+            await Engine.GetLoop(0).DelayAsync(TimeSpan.FromMilliseconds(400));
+            Task<TimeSpan> second = TimeAsync();
+            foreach (TimeSpan took in await Task.WhenAll(first, second))
+                Assert.InRange(took, TimeSpan.FromSeconds(0.99), TimeSpan.FromSeconds(3));
+        }
+
         Assert.Equal(["connected"], node.States);
+
+        async Task<TimeSpan> TimeAsync(params string[] texts)
+        {
+            long began = System.Diagnostics.Stopwatch.GetTimestamp();
+            Assert.Null(await HistoryAsync(node, texts));
+            return System.Diagnostics.Stopwatch.GetElapsedTime(began);
+        }
     }
 }

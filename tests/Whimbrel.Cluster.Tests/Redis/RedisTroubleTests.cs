@@ -159,6 +159,35 @@ public sealed class RedisTroubleTests : TroubleTests
             $">3\r\n${what.Length}\r\n{what}\r\n$10\r\nwhimbrel:a\r\n{third}";
     }
 
+    [Fact]
+    public async Task Messages_between_two_unsubscribes_in_transit_do_not_reach_the_third_subscription()
+    {
+        BusNode node = Node(await SaidAsync(Hello), new RedisOptions { PingInterval = TimeSpan.FromHours(1) });
+        await node.StartAsync();
+        for (int time = 1; time <= 2; time++)
+        {
+            await Engine.GetLoop(0).PostAsync(() =>
+            {
+                node.Bus.Subscribe("a");
+                node.Bus.Unsubscribe("a");
+                node.Bus.Subscribe("a");
+                node.Bus.Unsubscribe("a");
+                node.Bus.Subscribe("a");
+                Guest.Last!.Send(Push("subscribe", ":1\r\n") + Push("unsubscribe", ":0\r\n")
+                    + Push("subscribe", ":1\r\n") + Push("message", "$3\r\nold\r\n") + Push("unsubscribe", ":0\r\n")
+                    + Push("subscribe", ":1\r\n") + Push("message", $"$4\r\nnew{time}\r\n"));
+            });
+            await node.UntilHeardAsync($"new{time}");
+            await Engine.GetLoop(0).PostAsync(() => node.Bus.Unsubscribe("a"));
+            await Engine.GetLoop(0).PostAsync(() => Guest.Last!.Send(Push("unsubscribe", ":0\r\n")));
+        }
+
+        Assert.Equal(["new1", "new2"], node.Heard);
+
+        static string Push(string what, string third) =>
+            $">3\r\n${what.Length}\r\n{what}\r\n$10\r\nwhimbrel:a\r\n{third}";
+    }
+
     // A restarted server may lack messages that it had accepted, and their offsets would be used again.
     [Fact]
     public async Task A_server_restarted_with_its_store_starts_its_streams_again()

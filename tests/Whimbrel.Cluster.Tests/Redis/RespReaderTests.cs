@@ -124,6 +124,7 @@ public sealed class RespReaderTests
         Assert.Equal(RespKind.Array, Read(Nested(RespReader.MostDepth, "+x\r\n")).Kind);
         Assert.Equal(RespKind.Malformed, Read(Nested(RespReader.MostDepth + 1, "+x\r\n")).Kind);
         Assert.Equal(RespKind.Array, Read($"*4095\r\n{string.Concat(Enumerable.Repeat("_\r\n", 4095))}").Kind);
+        Assert.Equal(RespKind.Malformed, Read($"*4096\r\n{string.Concat(Enumerable.Repeat("_\r\n", 4096))}").Kind);
         Assert.Equal(RespKind.Malformed,
             Read($"*2\r\n*2000\r\n{string.Concat(Enumerable.Repeat("_\r\n", 2000))}*2094\r\n").Kind);
         Assert.Equal(RespKind.Text, Read($"+{new string('x', RespReader.MostLineBytes - 3)}\r\n").Kind);
