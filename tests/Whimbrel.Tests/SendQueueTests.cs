@@ -188,6 +188,24 @@ public sealed unsafe class SendQueueTests
         Assert.Equal(0, queue.Pending);
     }
 
+    [Fact]
+    public void Each_callback_may_send_past_its_reserved_room_as_often_as_the_limit_says()
+    {
+        SendQueue queue = NewQueue(1_000_000);
+        queue.Enqueue(_pool.Take());
+        for (long call = 1; call <= 3; call++)
+        {
+            int rooms = 0;
+            for (; queue.TryBeginReserve(call); rooms++)
+            {
+                _ = queue.Reserve(10, call);
+                queue.Enqueue(Filled(5));
+            }
+
+            Assert.Equal(SendQueue.MostLostRooms, rooms);
+        }
+    }
+
     private static SendQueue NewQueue(long limit)
     {
         SendQueue queue = default;

@@ -1,3 +1,5 @@
+using System.Buffers;
+using System.Runtime.InteropServices;
 using System.Text;
 using Whimbrel.Testing;
 
@@ -87,6 +89,60 @@ public sealed class CallClientTests
         Assert.Equal((DiagnosticEventKind.Protocol, "protocol-mismatch.md"), (notice.Kind, notice.Page));
         Assert.StartsWith("CallClient (session ", notice.Message, StringComparison.Ordinal);
         Assert.Contains(expected, notice.Message, StringComparison.Ordinal);
+    }
+
+    [Fact] // also where no other call waits for its own
+    public void Each_call_ends_after_its_time()
+    {
+        using CallRig rig = new CallRig().Connected();
+        for (int i = 0; i < 5; i++)
+        {
+            Task<string> call = rig.Call("late", s_second);
+            rig.Network.Advance(s_second - s_ms);
+            Assert.False(call.IsCompleted);
+            rig.Network.Advance(3 * s_ms);
+            Assert.Equal(CallFailure.Timeout, CallRig.FailureOf(call).Failure);
+        }
+    }
+
+    [Fact]
+    public void A_call_that_an_ending_connection_did_not_take_keeps_its_place_before_those_that_wait()
+    {
+        using CallRig rig = new CallRig(new CallOptions { InFlightLimit = 1 }, reconnects: true).Connected();
+        using CancellationTokenSource first = new();
+        Task<string> sent = rig.Call("sent", token: first.Token);
+        Task<string>[] waiting = [rig.Call("a"), rig.Call("b"), rig.Call("c")];
+        rig.Peer.OnLoop(() =>
+        {
+            rig.Peer.Session.Abort();
+            first.Cancel(); // which makes room for the next one
+        });
+        Assert.True(sent.IsCanceled);
+        rig.Connected();
+        foreach ((Task<string> call, string body) in waiting.Zip(["a", "b", "c"]))
+        {
+            (ulong id, string request) = Assert.Single(rig.Requests());
+            Assert.Equal(body, request);
+            rig.Answer(id, body);
+            Assert.Equal(body, CallRig.ResultOf(call));
+        }
+    }
+
+    [Fact] // a pool that gets nothing back allocates for each call
+    public async Task The_memory_of_each_large_answer_is_returned_when_its_loan_ends()
+    {
+        using CallRig rig = new CallRig().Connected();
+        for (int i = 0; i < 3; i++)
+        {
+            Task<CallAnswer> call = rig.Client.CallAsync("large"u8.ToArray()).AsTask();
+            rig.Answer(Assert.Single(rig.Requests()).Id, new string('x', 50_000));
+            CallAnswer answer = await call;
+            Assert.True(MemoryMarshal.TryGetArray(answer.Memory, out ArraySegment<byte> segment));
+            answer.Dispose();
+            byte[] again = ArrayPool<byte>.Shared.Rent(50_000); // what this thread returned last
+            Assert.Same(segment.Array, again);
+            ArrayPool<byte>.Shared.Return(again);
+        }
     }
 
     [Fact]

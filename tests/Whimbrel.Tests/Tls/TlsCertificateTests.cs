@@ -143,6 +143,20 @@ public sealed class TlsCertificateTests : IDisposable
     }
 
     [Fact]
+    public void The_lists_of_all_files_count()
+    {
+        X509Certificate2[] bad =
+            [.. Enumerable.Range(0, 3).Select(static i => TestCertificates.Make($"b{i}", "chat.test"))];
+        string[] files = [.. bad.Select((b, i) =>
+            Put($"{i}.pem", PemEncoding.WriteString("X509 CRL", ListOf(TestCertificates.Root, b))))];
+        TlsTrust trust = new(new TlsOptions { Roots = TestCertificates.Roots, RevocationLists = files },
+            isServer: false);
+        foreach (X509Certificate2 each in bad)
+            Assert.Contains("was revoked", trust.Judge(each, (X509Certificate2Collection?)null, "chat.test"),
+                StringComparison.Ordinal);
+    }
+
+    [Fact]
     public void All_lists_of_a_bundle_count_for_every_issuer_and_at_every_place_of_the_chain()
     {
         X509Certificate2 direct = TestCertificates.Make("direct", "chat.test"),
