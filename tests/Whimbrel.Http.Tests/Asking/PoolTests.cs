@@ -288,6 +288,80 @@ public sealed class PoolTests
     }
 
     [Fact]
+    public async Task Failed_connects_leave_the_places_of_their_origin_as_they_were()
+    {
+        string path = Path.Combine(Path.GetTempPath(), $"whimbrel-{Guid.NewGuid():N}.sock");
+        await using HttpPool pool =
+            new(new HttpClientOptions { EndPoint = new UnixDomainSocketEndPoint(path), ConnectionLimit = 2 });
+        for (int i = 0; i < 5; i++)
+        {
+            await FailureAsync(() => GetAsync(pool, "http://a.test/"));
+            await UntilAsync(() => pool.ReadCounters().Connections == 0);
+        }
+
+        SemaphoreSlim goes = new(0);
+        await using Script script = new(async line =>
+        {
+            while (await line.HeadAsync() is not null)
+            {
+                await goes.WaitAsync(TestContext.Current.CancellationToken);
+                await line.OkAsync();
+            }
+        }, new UnixDomainSocketEndPoint(path));
+        Task<string>[] asked = [.. Enumerable.Range(0, 4).Select(_ => GetAsync(pool, "http://a.test/"))];
+        await UntilAsync(() => pool.ReadCounters() is { Connections: 2, Waiting: 2 });
+        goes.Release(4);
+        foreach (string answer in await Task.WhenAll(asked).WaitAsync(Script.Patience)) Assert.Equal("200 ok", answer);
+        Assert.Equal(2, script.Count);
+        File.Delete(path);
+    }
+
+    [Fact] // so that the others become old and end
+    public async Task The_connection_that_was_used_last_is_used_next()
+    {
+        SemaphoreSlim[] goes = [new(0), new(0), new(0)];
+        await using Script script = new(async line =>
+        {
+            while (await line.HeadAsync() is { } head)
+            {
+                if (head.Contains("/first", StringComparison.Ordinal))
+                    await goes[line.Index].WaitAsync(TestContext.Current.CancellationToken);
+                await line.OkAsync($"{line.Index}");
+            }
+        });
+        await using HttpPool pool = new();
+        Task<string>[] first = [.. Enumerable.Range(0, 3).Select(_ => GetAsync(pool, script.Url + "/first"))];
+        await UntilAsync(() => script.Count == 3);
+        for (int i = 0; i < 3; i++)
+        {
+            goes[i].Release();
+            await UntilAsync(() => pool.ReadCounters().Idle == i + 1);
+        }
+
+        await Task.WhenAll(first).WaitAsync(Script.Patience);
+        for (int i = 0; i < 5; i++) Assert.Equal("200 2", await GetAsync(pool, script.Url + "/next"));
+    }
+
+    [Fact]
+    public async Task A_body_may_take_longer_than_a_head()
+    {
+        await using Script script = new(async line =>
+        {
+            while (await line.HeadAsync() is not null)
+            {
+                await line.SendAsync("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n");
+                for (int i = 0; i < 6; i++)
+                {
+                    await Task.Delay(150); // tidy: waits because the body must be slower than a head may be
+                    await line.SendAsync("x");
+                }
+            }
+        });
+        await using HttpPool pool = new(new HttpClientOptions { HeadTimeout = TimeSpan.FromMilliseconds(500) });
+        for (int i = 0; i < 2; i++) Assert.Equal("200 xxxxxx", await GetAsync(pool, script.Url));
+    }
+
+    [Fact]
     public async Task A_pool_that_is_disposed_ends_what_waits_and_what_is_asked()
     {
         await using Script script = new(line => line.EndAsync());

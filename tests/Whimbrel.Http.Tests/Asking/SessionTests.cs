@@ -269,6 +269,27 @@ public sealed class SessionTests
     }
 
     [Fact]
+    public void Each_pipelined_answer_has_its_own_time_and_its_own_form()
+    {
+        HttpClientOptions options = new() { HeadTimeout = TimeSpan.FromSeconds(10), PipelineLimit = 5 };
+        Asker asker = new(options, _get, (HttpVerb.Head, "/2"), (HttpVerb.Head, "/3"), _get, _get);
+        using TestPeer peer = Serve(asker);
+        string[] answers = [Ok, Ok[..^2], Ok[..^2], Ok];
+        foreach (string answer in answers)
+        {
+            peer.Advance(TimeSpan.FromSeconds(9.5));
+            peer.Send(answer);
+        }
+
+        string[] withBody = ["head 200", "body ok", "end 200"], withoutBody = ["head 200", "end 200"];
+        Assert.Equal([.. withBody, .. withoutBody, .. withoutBody, .. withBody], asker.Told);
+        peer.Advance(TimeSpan.FromSeconds(9.5));
+        Assert.True(peer.IsConnected);
+        peer.Advance(TimeSpan.FromSeconds(1));
+        Assert.Equal("failed HeadTimeout", asker.Told[^2]);
+    }
+
+    [Fact]
     public void Requests_cannot_be_manipulated_by_their_values()
     {
         Asker asker = new();

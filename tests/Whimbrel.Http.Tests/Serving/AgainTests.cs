@@ -167,4 +167,83 @@ public sealed class AgainTests
         Assert.Equal(expected,
             string.Join('|', lines.Where(l => l.StartsWith(name, StringComparison.OrdinalIgnoreCase))));
     }
+
+    [Fact]
+    public void Each_event_is_sent_at_once_however_large_it_is()
+    {
+        using Web web = new();
+        int[] sizes = [10, 20_000, 10, 100_000, 10];
+        TaskCompletionSource[] go = [.. sizes.Select(static _ => new TaskCompletionSource())];
+        web.Server.Get("/", async (_, response, stop) =>
+        {
+            foreach ((int size, TaskCompletionSource may) in sizes.Zip(go))
+            {
+                await may.Task;
+                await response.SendEventAsync(new string('x', size), cancellationToken: stop);
+            }
+        });
+        TestPeer peer = web.Connect();
+        peer.Send(Web.Get("/"));
+        foreach ((int size, TaskCompletionSource may) in sizes.Zip(go))
+        {
+            peer.OnLoop(may.SetResult);
+            web.Network.Run();
+            string text = peer.ReceiveText();
+            string[] data = text.Split("data: ");
+            Assert.Equal(new string('x', size), data[^1].Split('\n')[0]);
+            Assert.Contains("x\n\n\r\n", text, StringComparison.Ordinal); // the event and its piece are complete
+        }
+    }
+
+    [Fact] // of every size beside that of the buffer, each time on one connection
+    public void Trailers_of_any_size_follow_their_own_body_and_no_other()
+    {
+        using Web web = new();
+        int[] sizes = [10, 0, 8_000, 0, 16_000, 20_000, 0, 20_000, 100, 0];
+        int next = 0;
+        web.Server.Get("/", async (_, response, stop) =>
+        {
+            int size = sizes[next++];
+            await response.WriteAsync("body"u8.ToArray(), stop);
+            for (int left = size, i = 0; left > 0; left -= 1_000, i++)
+                response.AddTrailer($"X-{i}", new string('t', Math.Min(left, 1_000)));
+        });
+        TestPeer peer = web.Connect();
+        foreach (int size in sizes)
+        {
+            peer.Send(Web.Get("/"));
+            Answer answer = Web.One(peer);
+            Assert.Equal((200, "body", true), (answer.Status, answer.Body, answer.IsWhole));
+            Assert.Equal(size, answer.Trailers.Count(static c => c == 't'));
+        }
+    }
+
+    [Theory]
+    [InlineData(10, true)]
+    [InlineData(11, false)]
+    public void A_body_of_the_announced_length_is_sent_and_one_byte_more_is_refused(int written, bool isAllowed)
+    {
+        using Web web = new();
+        Exception? thrown = null;
+        web.Server.Get("/", async (_, response, stop) =>
+        {
+            response.BodyLength = 10;
+            try
+            {
+                for (int i = 0; i < written; i++) await response.WriteAsync("x"u8.ToArray(), stop);
+            }
+            catch (InvalidOperationException e)
+            {
+                thrown = e;
+            }
+        });
+        TestPeer peer = web.Connect();
+        for (int i = 0; i < 2 && peer.IsConnected; i++)
+        {
+            peer.Send(Web.Get("/"));
+            List<Answer> answers = Web.Read(peer);
+            Assert.Equal(isAllowed, thrown is null);
+            if (isAllowed) Assert.Equal((200, new string('x', 10)), (answers[0].Status, answers[0].Body));
+        }
+    }
 }

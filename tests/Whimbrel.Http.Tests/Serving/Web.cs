@@ -64,7 +64,11 @@ internal sealed class Web : IDisposable
                 fields[Encoding.Latin1.GetString(bytes.Slice(head[i].NameStart, head[i].NameLength))] =
                     Encoding.Latin1.GetString(bytes.Slice(head[i].ValueStart, head[i].ValueLength));
             int status = head.Status;
-            HttpBodyReader reader = new(head, HttpReaderLimits.Default with { BodyBytes = long.MaxValue });
+            HttpBodyReader reader = new(head, HttpReaderLimits.Default with
+            {
+                BodyBytes = long.MaxValue,
+                HeadBytes = 64 * 1024
+            });
             bytes = bytes[head.HeadLength..];
             StringBuilder body = new();
             HttpReading reading;

@@ -53,6 +53,29 @@ public sealed class DeflateTests
         Assert.Equal(hello, Inflate(inflater, second));
     }
 
+    [Theory]
+    [InlineData(9, 512)]
+    [InlineData(12, 4096)]
+    [InlineData(15, 4096)]
+    public void A_context_is_the_end_of_all_messages_up_to_4_KiB_and_up_to_its_window(int bits, int most)
+    {
+        Random random = new(bits);
+        DeflateHistory history = default;
+        byte[] all = [];
+        for (int i = 0; i < 200; i++)
+        {
+            byte[] message = new byte[i % 10 == 0 ? most + (i / 10 % 3) - 1 : random.Next(most)];
+            random.NextBytes(message);
+            history.Add(message, bits);
+            all = [.. all, .. message];
+            all = all[Math.Max(0, all.Length - most)..];
+            Assert.Equal(all, history.Span.ToArray());
+        }
+
+        history.Forget();
+        Assert.True(history.Span.IsEmpty);
+    }
+
     [Fact]
     public void Messages_of_all_kinds_come_back_with_every_window_in_pieces_and_whole()
     {

@@ -54,6 +54,30 @@ public sealed class FullQueueTests
     }
 
     [Fact]
+    public void Each_full_time_answers_its_own_pings_and_none_of_the_one_before()
+    {
+        using CaseLink link = Fill(new WebSocketOptions());
+        List<string> expected = [];
+        for (int time = 0; time < 3; time++)
+        {
+            if (time > 0)
+            {
+                link.Peer.IsReading = false;
+                FillUp(link);
+            }
+
+            Send(link, $"89 a{time}|89 b{time}|89 c{time}");
+            expected.AddRange([$"Pong a{time}", $"Pong c{time}"]);
+            Assert.Equal(expected, Told(link));
+            link.Peer.IsReading = false;
+            FillUp(link);
+            Send(link, $"89 alone{time}");
+            expected.Add($"Pong alone{time}");
+            Assert.Equal(expected, Told(link));
+        }
+    }
+
+    [Fact]
     public void A_close_of_the_peer_is_answered_after_all_pending_data()
     {
         using CaseLink link = Fill(new WebSocketOptions());

@@ -55,4 +55,35 @@ public sealed class WsLimitTests
         Assert.Equal((count + 1, length + 1, 1), (lengths.Count, lengths.Sum(), lengths[^1]));
         Assert.InRange(lengths.Max(), 1, 64 * 1024);
     }
+
+    private sealed class Counted(byte[] data) : MemoryStream(data)
+    {
+        internal int Most { get; private set; }
+
+        public override ValueTask<int> ReadAsync(Memory<byte> buffer, CancellationToken cancellationToken = default)
+        {
+            Most = Math.Max(Most, buffer.Length);
+            return base.ReadAsync(buffer, cancellationToken);
+        }
+    }
+
+    [Fact]
+    public async Task A_stream_is_read_16_KiB_at_a_time_and_only_while_there_is_room_for_it()
+    {
+        using Web web = new();
+        WsSession? session = null;
+        web.Server.WebSocket("/ws", () => session = new WsSession());
+        WsPeer peer = new(web) { Peer = { IsReading = false } };
+        Counted source = new(new byte[8 * 1024 * 1024]);
+        Task<SendResult> sending = session!.SendBinaryAsync(source).AsTask();
+        web.Network.Run();
+        Assert.False(sending.IsCompleted);
+        Assert.Equal(16 * 1024, source.Most);
+        Assert.InRange(source.Position, 16 * 1024, 2 * 1024 * 1024);
+        peer.Peer.IsReading = true;
+        web.Network.Run();
+        Assert.True(sending.IsCompletedSuccessfully);
+        Assert.Equal(SendResult.Queued, await sending);
+        Assert.Equal(source.Length, source.Position);
+    }
 }
