@@ -68,6 +68,17 @@ public sealed class HttpClientTests
         }
     }
 
+    [Fact] // slow growth: the time limit of a request lasts a minute, and ends with its answer
+    public async Task The_timer_of_a_request_ends_with_it()
+    {
+        using WebHost host = new();
+        using HttpClientEx client = new(IPAddress.Loopback, host.PortNumber);
+        await client.SendGetRequest("/first");
+        long before = Timer.ActiveCount;
+        for (int i = 0; i < 100; i++) Assert.Equal("GET /g ", (await client.SendGetRequest("/g")).Body);
+        Assert.InRange(Timer.ActiveCount - before, long.MinValue, 20);
+    }
+
     // H8: a pending request never completed.
     [Fact]
     public async Task H8_a_refused_connection_and_one_that_ends_in_the_middle_end_the_wait()

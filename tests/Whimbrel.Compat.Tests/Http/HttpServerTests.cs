@@ -104,6 +104,27 @@ public sealed class HttpServerTests
             StringComparison.Ordinal);
     }
 
+    [Fact] // the head took a part of its time, and the body has all of its own
+    public void H1_a_body_after_a_slow_head_has_the_time_of_a_body()
+    {
+        using WebHost host = new()
+        {
+            Limits = new HttpOptions
+            {
+                HeadTimeout = TimeSpan.FromMilliseconds(400),
+                BodyTimeout = TimeSpan.FromMinutes(10)
+            }
+        };
+        using Socket slow = host.ConnectPeer();
+        slow.Send("PUT / HTTP/1.1\r\n"u8);
+        Thread.Sleep(100); // tidy: waits because the server must have read it
+        slow.Send("Host: h\r\nContent-Length: 5\r\n\r\nab"u8);
+        for (int i = 0; i < 2; i++)
+            Assert.StartsWith("HTTP/1.1 408 ", host.Ask("GET / HTTP/1.1\r\n"), StringComparison.Ordinal);
+        slow.Send("cde"u8);
+        Assert.StartsWith("HTTP/1.1 200 ", WebHost.Read(slow, "PUT / abcde"), StringComparison.Ordinal);
+    }
+
     [Fact] // the second answer of a request does not count for a later one
     public void H9_a_request_that_was_answered_twice_does_not_answer_the_next_ones()
     {

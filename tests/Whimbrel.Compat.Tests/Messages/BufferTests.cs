@@ -36,6 +36,14 @@ public sealed class BufferTests
         Assert.Equal(("af", 1L), (buffer.ToString(), buffer.Offset));
         buffer.Unshift(1);
         Assert.Equal(0, buffer.Offset);
+        foreach ((long to, long offset) in ((long, long)[])[(3, 1), (4, 0), (5, 0)]) // the offset is 4
+        {
+            Buffer other = new("abcdef"u8.ToArray());
+            other.Shift(4);
+            other.Remove(0, to);
+            Assert.Equal(("abcdef"[(int)to..], offset), (other.ToString(), other.Offset));
+        }
+
         buffer.Clear();
         Assert.True(buffer.IsEmpty);
         buffer.Resize(3);

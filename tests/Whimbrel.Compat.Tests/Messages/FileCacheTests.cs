@@ -67,6 +67,24 @@ public sealed class FileCacheTests : IDisposable
         Assert.True(_cache.Empty);
     }
 
+    [Fact] // slow growth: the system allows a process only some of them
+    public void A_removed_folder_is_not_watched_any_more()
+    {
+        Assert.SkipUnless(OperatingSystem.IsLinux(), "Watchers are counted by /proc.");
+        Write("a.txt", "1");
+        int before = Watchers();
+        for (int i = 0; i < 10; i++)
+        {
+            Assert.True(_cache.InsertPath(_folder));
+            Assert.True(_cache.RemovePath(_folder));
+        }
+
+        Until(() => Watchers() <= before);
+
+        static int Watchers() => new DirectoryInfo("/proc/self/fd").EnumerateFileSystemInfos()
+            .Count(static f => f.LinkTarget?.Contains("inotify", StringComparison.Ordinal) == true);
+    }
+
     [Fact]
     public void A_file_outside_the_folder_is_not_served_through_a_link()
     {

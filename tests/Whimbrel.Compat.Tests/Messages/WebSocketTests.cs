@@ -159,6 +159,38 @@ public sealed class WebSocketTests
     }
 
     [Fact]
+    public void A_later_WebSocket_is_read_after_one_that_broke_a_rule_or_closed()
+    {
+        (WebSocket client, WebSocket server, _, Recorder told) = Pair();
+        for (int i = 0; i < 3; i++)
+        {
+            Give(server, i % 2 == 0 ? [0xC1, 0x80] : Frame(client, WebSocket.WS_CLOSE, "", mask: true));
+            if (i % 2 == 0) Assert.NotNull(server.Verdict);
+            server.ClearWsBuffers();
+            client.ClearWsBuffers();
+            Assert.False(server.IsOpen || server.IsClosing || client.IsClosing || server.Verdict is not null);
+            Assert.True(server.PerformServerUpgrade(Asking("Upgrade", "websocket"), new HttpResponse()));
+            Give(server, Frame(client, WebSocket.WS_TEXT, $"again {i}", mask: true));
+            Assert.Equal($"message again {i}", told.Told[^1]);
+        }
+    }
+
+    [Fact] // slow growth: a connection that once sent a large message
+    public void The_memory_of_a_large_frame_is_not_kept_for_the_next_one()
+    {
+        (WebSocket client, _, _, _) = Pair();
+        foreach (int size in (int[])[1_000_000, 10, 200_000, 10])
+        {
+            Frame(client, WebSocket.WS_TEXT, new string('x', size), mask: true);
+            Assert.InRange(SentOf(client).Capacity, size, Math.Max(2 * size, 512 * 1024));
+        }
+    }
+
+    [System.Runtime.CompilerServices.UnsafeAccessor(System.Runtime.CompilerServices.UnsafeAccessorKind.Field,
+        Name = "_sent")]
+    private static extern ref NetCoreServer.Buffer SentOf(WebSocket socket);
+
+    [Fact]
     public void The_number_of_missing_bytes_is_reported()
     {
         (WebSocket client, _, Recorder told, _) = Pair();
