@@ -180,12 +180,101 @@ public sealed class HealthTests
         return (report.Entries["Chat"].Status, report.Entries["Chat:Live"].Status);
     }
 
+    private static async Task<HealthReportEntry> LookAtAsync(TestHost host) =>
+        (await host.Services.GetRequiredService<HealthCheckService>()
+            .CheckHealthAsync(TestContext.Current.CancellationToken)).Entries["Chat"];
+
     private static async Task TellsAsync(TestHost host, HealthStatus status, string text)
     {
-        HealthReport report = await host.Services.GetRequiredService<HealthCheckService>()
-            .CheckHealthAsync(TestContext.Current.CancellationToken);
-        HealthReportEntry entry = report.Entries["Chat"];
+        HealthReportEntry entry = await LookAtAsync(host);
         Assert.StartsWith(text, entry.Description, StringComparison.Ordinal);
         Assert.Equal(status, entry.Status);
+    }
+
+    [Fact] // the second time, and a check that finds a question open waits only for the rest of its time
+    public async Task Each_blocked_loop_is_noticed_and_asked_once_at_a_time()
+    {
+        using ManualResetEventSlim gate = new();
+        await using TestHost host = new(
+            s =>
+            {
+                s.AddSingleton(gate).AddWhimbrelServer<Blocker>("Chat");
+                s.AddHealthChecks().AddWhimbrelServer("Chat", tags: ["ready"], options: new ServerHealthOptions
+                {
+                    LoopSilence = TimeSpan.FromSeconds(2),
+                    LoopStandstill = TimeSpan.FromHours(1)
+                });
+            },
+            ("Chat:Address", "tcp://127.0.0.1:0"));
+        await host.StartAsync();
+        NetworkStream stream = (await host.ConnectAsync()).GetStream();
+        for (int time = 0; time < 2; time++)
+        {
+            await TellsAsync(host, HealthStatus.Healthy, "Chat serves 1 sessions");
+            await stream.WriteAsync(new byte[1], TestContext.Current.CancellationToken);
+            try
+            {
+                // A check that comes before the byte finds the loop free.
+                while ((await LookAtAsync(host)).Status != HealthStatus.Degraded)
+                {
+                }
+
+                long began = Environment.TickCount64;
+                await TellsAsync(host, HealthStatus.Degraded, "Chat: loop 0 has not answered for ");
+                Assert.InRange(Environment.TickCount64 - began, 0, 1_500);
+            }
+            finally
+            {
+                gate.Set();
+            }
+
+            while ((await LookAtAsync(host)).Status != HealthStatus.Healthy)
+            {
+            }
+
+            gate.Reset();
+        }
+    }
+
+    [Theory] // siblings: whatever other threads could not send
+    [InlineData(false)]
+    [InlineData(true)]
+    public async Task Refused_sends_and_refused_broadcasts_of_other_threads_degrade_the_health(bool isBroadcast)
+    {
+        using ManualResetEventSlim gate = new();
+        await using TestHost host = new(
+            s =>
+            {
+                s.AddSingleton(gate).AddWhimbrelServer<Blocker>("Chat");
+                s.AddHealthChecks().AddWhimbrelServer("Chat", tags: ["ready"]);
+            },
+            ("Chat:Address", "tcp://127.0.0.1:0"), ("Whimbrel:MailboxLimitBytes", "65536"),
+            ("Chat:Limits:SendBytes", "1048576"));
+        await host.StartAsync();
+        NetworkStream stream = (await host.ConnectAsync()).GetStream();
+        await TestHost.UntilAsync(() => host.Server().SessionCount == 1, "the session");
+        Session? session = null;
+        await host.Server().Sessions.ForEachAsync(s => session = s);
+        await TellsAsync(host, HealthStatus.Healthy, "Chat serves 1 sessions");
+        await stream.WriteAsync(new byte[1], TestContext.Current.CancellationToken);
+        try
+        {
+            SendResult result = SendResult.Queued;
+            await TestHost.UntilAsync(() =>
+            {
+                for (int i = 0; i < 100 && result == SendResult.Queued; i++)
+                    result = isBroadcast
+                        ? host.Server().Sessions.Broadcast(new byte[1000])
+                        : session!.Send(new byte[1000]);
+                return result == SendResult.Full;
+            }, "a full mailbox");
+        }
+        finally
+        {
+            gate.Set();
+        }
+
+        await TellsAsync(host, HealthStatus.Degraded, "Chat: sends were refused in the last 10 s");
+        await TellsAsync(host, HealthStatus.Degraded, "Chat: sends were refused in the last 10 s");
     }
 }

@@ -63,6 +63,25 @@ public sealed class NoticeTests
             + "more of this kind were left out)", lines.Lines.Last());
     }
 
+    [Fact] // what a health check remembers: from both sides, each time
+    public void A_count_that_has_grown_is_news_for_ten_seconds()
+    {
+        Clock clock = new();
+        News news = new(clock);
+        Assert.False(news.Look(0));
+        for (int i = 1; i <= 3; i++)
+        {
+            Assert.True(news.Look(i));
+            clock.Now += News.Memory.Ticks - 1;
+            Assert.True(news.Look(i));
+            clock.Now++;
+            Assert.False(news.Look(i));
+        }
+
+        Assert.False(news.Look(0)); // the server was started again
+        Assert.True(news.Look(1));
+    }
+
     [Fact]
     public void A_level_that_is_off_costs_no_allocation_and_no_place()
     {

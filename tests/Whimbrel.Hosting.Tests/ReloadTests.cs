@@ -51,4 +51,39 @@ public sealed class ReloadTests
         Assert.Equal(6, host.Server().MaxConnections);
         Assert.Equal("hello a", await TestHost.AskAsync((await host.ConnectAsync()).GetStream(), "a", 7));
     }
+
+    [Theory] // siblings: each time by itself
+    [InlineData("Idle")]
+    [InlineData("Receive")]
+    [InlineData("Send")]
+    public async Task Each_time_of_a_reload_applies_to_new_sessions_and_a_reload_with_a_mistake_to_none(string time)
+    {
+        await using TestHost host = new(static s => s.AddSingleton<Greeting>().AddWhimbrelServer<Echo>("Chat"),
+            ("Chat:Address", "tcp://127.0.0.1:0"));
+        await host.StartAsync();
+        HashSet<long> seen = [];
+        for (int reload = 1; reload <= 3; reload++)
+        {
+            host.Reload(($"Chat:Timeouts:{time}", $"0{reload}:00:00"));
+            await ExpectAsync(reload);
+            host.Reload(($"Chat:Timeouts:{time}", "09:00:00"), ("Chat:Limits:Connections", "0"));
+            await ExpectAsync(reload);
+            host.Reload(("Chat:Limits:Connections", "100"), ($"Chat:Timeouts:{time}", $"0{reload}:00:00"));
+        }
+
+        async Task ExpectAsync(int hours)
+        {
+            using TcpClient client = await host.ConnectAsync();
+            Assert.Equal("hello a", await TestHost.AskAsync(client.GetStream(), "a", 7));
+            List<(string Name, TimeSpan Limit)> limits = [];
+            await host.Server().Sessions.ForEachAsync(s =>
+            {
+                if (seen.Add(s.Id))
+                    limits = [("Idle", s.IdleTimeout), ("Receive", s.ReceiveTimeout), ("Send", s.SendTimeout)];
+            });
+            Assert.Equal(3, limits.Count);
+            Assert.All(limits,
+                l => Assert.Equal((l.Name, l.Name == time ? TimeSpan.FromHours(hours) : TimeSpan.Zero), l));
+        }
+    }
 }

@@ -90,6 +90,110 @@ public sealed class TransportTests
     }
 
     [Fact]
+    public async Task A_feature_that_is_set_again_replaces_the_last_one()
+    {
+        await using ServiceProvider services = Services();
+        await using IConnectionListener listener = await ListenAsync(services);
+        await using ConnectionContext there = await services.GetRequiredService<IConnectionFactory>()
+            .ConnectAsync(listener.EndPoint, Token);
+        IFeatureCollection features = there.Features;
+        int before = features.Revision;
+        features.Set("first");
+        features.Set("second");
+        Assert.Equal("second", features.Get<string>());
+        features[typeof(string)] = "third";
+        Assert.Equal("third", features.Get<string>());
+        Assert.Equal(before + 3, features.Revision);
+        Assert.Single(features, static pair => pair.Key == typeof(string));
+        features.Set<string>(null);
+        Assert.Null(features.Get<string>());
+        Assert.DoesNotContain(features, static pair => pair.Key == typeof(string));
+    }
+
+    [Fact]
+    public async Task Both_kinds_of_connections_end_when_they_are_disposed()
+    {
+        await using ServiceProvider services = Services();
+        await using IConnectionListener listener = await ListenAsync(services);
+        IConnectionFactory factory = services.GetRequiredService<IConnectionFactory>();
+        ConnectionContext first = await factory.ConnectAsync(listener.EndPoint, Token);
+        await using ConnectionContext its = (await listener.AcceptAsync(Token))!;
+        await first.DisposeAsync();
+        Assert.True((await its.Transport.Input.ReadAsync(Token).AsTask().WaitAsync(s_patience, Token)).IsCompleted);
+
+        await using ConnectionContext second = await factory.ConnectAsync(listener.EndPoint, Token);
+        ConnectionContext accepted = (await listener.AcceptAsync(Token))!;
+        await accepted.DisposeAsync();
+        Assert.True((await second.Transport.Input.ReadAsync(Token).AsTask().WaitAsync(s_patience, Token)).IsCompleted);
+    }
+
+    [Fact]
+    public async Task The_end_of_a_listener_resets_what_nobody_accepted_and_ends_the_accepts()
+    {
+        await using ServiceProvider services = Services();
+        IConnectionListener listener = await ListenAsync(services);
+        using Socket socket = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
+        await socket.ConnectAsync(listener.EndPoint, Token);
+        await listener.DisposeAsync();
+        SocketException e = await Assert.ThrowsAsync<SocketException>(
+            async () => await socket.ReceiveAsync(new byte[1], Token).AsTask().WaitAsync(s_patience, Token));
+        Assert.Equal(SocketError.ConnectionReset, e.SocketErrorCode);
+        Assert.Null(await listener.AcceptAsync(Token).AsTask().WaitAsync(s_patience, Token));
+
+        // Without a connection as well: an accept that waits ends.
+        listener = await ListenAsync(services);
+        ValueTask<ConnectionContext?> waiting = listener.AcceptAsync(Token);
+        await listener.DisposeAsync();
+        Assert.Null(await waiting.AsTask().WaitAsync(s_patience, Token));
+        Assert.Null(await listener.AcceptAsync(Token).AsTask().WaitAsync(s_patience, Token));
+    }
+
+    [Fact]
+    public async Task Connections_of_the_factory_have_the_drain_time_and_the_NoDelay_of_the_options()
+    {
+        using Socket peer = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
+        peer.ReceiveBufferSize = 4096;
+        peer.Bind(new IPEndPoint(IPAddress.Loopback, 0));
+        peer.Listen();
+        await using ServiceProvider services = new ServiceCollection().AddLogging()
+            .AddWhimbrelTransport(static options => (options.NoDelay, options.DrainTimeout) =
+                (false, TimeSpan.FromMilliseconds(10))).BuildServiceProvider();
+        ConnectionContext here = await services.GetRequiredService<IConnectionFactory>()
+            .ConnectAsync(peer.LocalEndPoint!, Token);
+        using Socket accepted = await peer.AcceptAsync(Token);
+        Assert.False(here.Features.Get<IConnectionSocketFeature>()!.Socket.NoDelay);
+        // The peer reads nothing: what is queued cannot be sent, and the default drain time is 5 s.
+        here.Transport.Output.Write(new byte[16 * 1024 * 1024]);
+        await here.DisposeAsync();
+        long before = Environment.TickCount64;
+        await UntilCancelledAsync(here.ConnectionClosed);
+        Assert.InRange(Environment.TickCount64 - before, 0, 4000);
+    }
+
+    [Fact]
+    public async Task The_smallest_and_the_largest_values_of_the_options_are_accepted()
+    {
+        foreach ((int count, int bytes, TimeSpan drain) in (IEnumerable<(int, int, TimeSpan)>)
+            [
+                (1, 4096, TimeSpan.FromMilliseconds(10)), (65_535, 1024 * 1024 * 1024, TimeSpan.FromHours(1))
+            ])
+        {
+            await using ServiceProvider services = new ServiceCollection().AddLogging()
+                .AddWhimbrelTransport(options =>
+                {
+                    (options.Backlog, options.MaxReadBufferBytes, options.MaxWriteBufferBytes) = (count, bytes, bytes);
+                    (options.MaxConnections, options.DrainTimeout) = (count == 1 ? 1 : 10_000_000, drain);
+                }).BuildServiceProvider();
+            await using IConnectionListener listener = await ListenAsync(services);
+            using Socket socket = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
+            await socket.ConnectAsync(listener.EndPoint, Token);
+            await using ConnectionContext here = (await listener.AcceptAsync(Token))!;
+            await here.Transport.Output.WriteAsync("x"u8.ToArray(), Token);
+            Assert.Equal(1, await socket.ReceiveAsync(new byte[10], Token));
+        }
+    }
+
+    [Fact]
     public async Task After_an_unbind_what_was_connected_is_still_accepted_and_then_nothing()
     {
         await using ServiceProvider services = Services();
