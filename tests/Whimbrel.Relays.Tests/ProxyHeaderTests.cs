@@ -112,6 +112,20 @@ public sealed class ProxyHeaderTests
         Assert.Throws<InvalidOperationException>(() => header.WriteLine(new ArrayBufferWriter<byte>()));
     }
 
+    [Theory]
+    [InlineData(128, ProxyFault.None)]
+    [InlineData(129, ProxyFault.Extension)]
+    public void An_identity_has_up_to_128_bytes(int length, ProxyFault expected)
+    {
+        ArrayBufferWriter<byte> written = new();
+        new ProxyHeader(IPEndPoint.Parse("192.0.2.7:1"), IPEndPoint.Parse("203.0.113.1:2"))
+        {
+            Extensions = [new(ProxyExtension.UniqueId, new byte[length])]
+        }.Write(written);
+        ProxyHeader.Read(written.WrittenSpan, out _, out _, out ProxyFault fault);
+        Assert.Equal(expected, fault);
+    }
+
     // Values from the vendors' documentation.
     [Fact]
     public void Fields_of_the_clouds_are_read_by_name_and_a_field_of_another_shape_is_not_taken_for_one()

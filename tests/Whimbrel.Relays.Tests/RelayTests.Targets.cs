@@ -20,6 +20,24 @@ public sealed partial class RelayTests
         }
     }
 
+    [Fact] // the second and the third silent target have the time of the first
+    public async Task Each_target_that_answers_no_connect_costs_a_client_the_same_time()
+    {
+        using SilentTarget one = new(), two = new(), three = new();
+        await using Server healthy = await ServeAsync();
+        await using Relay relay = new(Anywhere(), new RelayOptions
+        {
+            Targets = [one.Name, two.Name, three.Name, $"tcp://{healthy.EndPoint}"],
+            NextAfter = TimeSpan.FromMilliseconds(200),
+            ConnectTimeout = TimeSpan.FromHours(1),
+            RetryAfter = TimeSpan.FromHours(1)
+        });
+        await relay.StartAsync();
+        Assert.True(await IsServedAsync(relay));
+        Assert.True(await IsServedAsync(relay));
+        Assert.Equal((0L, 2L), (relay.Unserved, relay.Targets[3].Connections));
+    }
+
     [Fact]
     public async Task A_stop_ends_the_connects_of_clients_that_wait()
     {
