@@ -101,7 +101,7 @@ public partial class DocumentTests
     [Fact]
     public void Each_limit_has_a_row_with_the_tests_that_show_it() =>
         Judge.None(Documents.Limits("tests/limits.txt", Repository.Read("tests/limits.txt"),
-            Repository.Read("docs/limits.md"), TestNames(), most: 113));
+            Repository.Read("docs/limits.md"), TestNames(), most: 36));
 
     [Fact]
     public void A_limit_without_a_row_and_a_wrong_row_of_a_limit_are_found()
