@@ -112,6 +112,7 @@ public sealed class LinkAgainTests
         Assert.True(client.Connect());
         log.Until("server: connected", 2);
         Task<long> receive = Task.Run(() => client.Receive(new byte[10]));
+        // tidy: waits because a receive must still wait after ten times the timeout of the connection before
         Assert.NotSame(receive, await Task.WhenAny(receive, Task.Delay(300)));
         Assert.True(Volatile.Read(ref session)!.SendAsync("late"));
         Assert.Equal((4, true), (await receive.WaitAsync(Log.Patience), client.IsConnected));
