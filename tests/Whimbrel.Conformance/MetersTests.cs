@@ -166,7 +166,8 @@ public sealed class MetersTests : IAsyncLifetime
         using Socket one = await ConnectAsync();
         await EchoAsync(one, 10);
         string[] allowed = ["network.transport", "network.type", "server.address", "server.port",
-            "network.io.direction", "error.type", "action", "whimbrel.tls.outcome", "whimbrel.engine", "whimbrel.loop"];
+            "network.io.direction", "error.type", "action", "whimbrel.tls.outcome", "whimbrel.engine", "whimbrel.loop",
+            "whimbrel.heap.state"];
         foreach (var each in Read()) Assert.All(each.Labels.Keys, label => Assert.Contains(label, allowed));
         Assert.All(_instruments.Values, instrument => Assert.False(
             string.IsNullOrEmpty(instrument.Unit) || string.IsNullOrEmpty(instrument.Description), instrument.Name));

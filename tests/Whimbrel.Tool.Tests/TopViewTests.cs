@@ -80,6 +80,18 @@ public class TopViewTests
     }
 
     [Fact]
+    public void Native_memory_is_shown_if_the_server_reports_it()
+    {
+        var loop = Loop(0, 1) with { BlockBytes = 1024, EngineBytes = 2048, TlsConnections = 600 };
+        var reported = Snapshot(1) with { Loops = [loop, loop with { Index = 1 }] };
+        Assert.Equal("native memory: blocks 2.0 KiB, engine 4.0 KiB; 1,200 connections in OpenSSL",
+            TopView.Screen(null, reported, 200, 50)[1]);
+        Assert.Equal("native memory: blocks 2.0 KiB, engine 4.0 KiB, C heap 3.0 MiB; 1,200 connections in OpenSSL",
+            TopView.Screen(null, reported with { Engine = new TopEngine { HeapUsedBytes = 3 * 1024 * 1024 } }, 200,
+                50)[1]);
+    }
+
+    [Fact]
     public void A_line_is_the_sum_of_the_servers_and_a_server_that_is_new_does_not_jump()
     {
         Assert.Equal(

@@ -29,6 +29,13 @@ internal sealed record TopLoop
 
     public int Timers { get; init; }
 
+    public long BlockBytes { get; init; }
+
+    public long EngineBytes { get; init; }
+
+    /// <summary>Connections with TLS state in native memory.</summary>
+    public int TlsConnections { get; init; }
+
     /// <summary>Callback that blocks the loop, or null.</summary>
     public string? Running { get; init; }
 }

@@ -61,4 +61,7 @@ internal sealed record TopEngine
     public long BroadcastsRefused { get; init; }
 
     public long UserExceptions { get; init; }
+
+    /// <summary>Memory that the C allocator of the process has given out; 0 if it does not report it.</summary>
+    public long HeapUsedBytes { get; init; }
 }

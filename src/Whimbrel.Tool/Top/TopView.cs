@@ -10,7 +10,7 @@ internal static class TopView
     internal static List<string> Screen(TopSnapshot? before, TopSnapshot now, int width, int height)
     {
         Span span = new(before, now);
-        List<string> lines = [Head(now), ""];
+        List<string> lines = [Head(now), Memory(now)];
         AddServers(lines, span);
         AddSlowest(lines, now);
         AddLoops(lines, span);
@@ -64,6 +64,16 @@ internal static class TopView
             + $"{(now.Loops.Length == 1 ? "loop" : "loops")}{started}; mailboxes "
             + $"{UnitText.RoundBytes(engine.MailboxBytes)}, refused {engine.SendsRefused} sends, "
             + $"{engine.BroadcastsRefused} broadcasts; {engine.UserExceptions} exceptions");
+    }
+
+    /// <summary>Returns the native memory; empty for a server that does not report it.</summary>
+    private static string Memory(TopSnapshot now)
+    {
+        long engine = now.Loops.Sum(static l => l.EngineBytes), blocks = now.Loops.Sum(static l => l.BlockBytes);
+        if (engine == 0) return "";
+        string heap = now.Engine.HeapUsedBytes > 0 ? $", C heap {UnitText.RoundBytes(now.Engine.HeapUsedBytes)}" : "";
+        return $"native memory: blocks {UnitText.RoundBytes(blocks)}, engine {UnitText.RoundBytes(engine)}{heap}; "
+            + $"{Count(now.Loops.Sum(static l => l.TlsConnections))} connections in OpenSSL";
     }
 
     private static void AddServers(List<string> lines, Span span)

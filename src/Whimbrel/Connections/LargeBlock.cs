@@ -40,6 +40,7 @@ internal sealed unsafe class LargeBlock(Loop loop) : IReceiveBuffer
     private byte* Make()
     {
         _memory = (byte*)NativeMemory.AlignedAlloc(Bytes, PageBytes);
+        loop.Counters.EngineBytes += Bytes;
         _timer = loop.StartTimer(s_patience, static block => ((LargeBlock)block!).GiveBack(), this, s_patience);
         return _memory;
     }
@@ -55,6 +56,8 @@ internal sealed unsafe class LargeBlock(Loop loop) : IReceiveBuffer
     {
         _timer?.Cancel();
         _timer = null;
+        if (_memory is null) return;
+        loop.Counters.EngineBytes -= Bytes;
         NativeMemory.AlignedFree(_memory);
         _memory = null;
     }

@@ -1,6 +1,7 @@
 using System.Buffers.Binary;
 using System.Diagnostics;
 using System.Runtime.InteropServices;
+using Whimbrel.Engines;
 using Whimbrel.Linux;
 
 namespace Whimbrel.Datagrams;
@@ -39,6 +40,8 @@ internal sealed unsafe class DatagramBatch
     /// <summary>Number of datagrams that one socket may send before other sockets get their turn.</summary>
     private const int SendShare = 1024;
 
+    private readonly LoopTally _counters;
+    private readonly int _heldBytes;
     private readonly UnixNames _names = new();
     private readonly int[] _entries = new int[Messages]; // datagrams in each message
     private byte* _memory;
@@ -52,9 +55,13 @@ internal sealed unsafe class DatagramBatch
     private nuint _room; // receive buffer size of each message
     private int _used; // messages that the last call has overwritten
 
-    internal DatagramBatch()
+    /// <param name="counters">Counters of its loop, which include its memory until <see cref="Free"/>.</param>
+    internal DatagramBatch(LoopTally counters)
     {
         int headers = 2 * Messages * (sizeof(MultiMessage) + sizeof(IoVector) + NameBytes + ControlBytes);
+        _counters = counters;
+        _heldBytes = headers + (Messages * ReceiveStride);
+        _counters.EngineBytes += _heldBytes;
         _memory = (byte*)NativeMemory.AlignedAlloc((nuint)headers, 64);
         NativeMemory.Clear(_memory, (nuint)headers);
         byte* at = _memory;
@@ -89,6 +96,7 @@ internal sealed unsafe class DatagramBatch
         NativeMemory.AlignedFree(_memory);
         NativeMemory.AlignedFree(_buffers);
         _memory = _buffers = null;
+        _counters.EngineBytes -= _heldBytes;
     }
 
     // ------------------------------------------------------------------ receive

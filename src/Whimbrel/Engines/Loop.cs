@@ -121,6 +121,9 @@ public abstract partial class Loop
     /// <summary>Scratch memory shared by the TLS layers of this loop. Created with the first layer.</summary>
     internal TlsScratch Tls => _tls ??= new TlsScratch();
 
+    /// <summary>Number of connections with TLS state in native memory. Any thread.</summary>
+    internal int NativeTlsCount => Volatile.Read(ref _tls) is { } tls ? Volatile.Read(ref tls.NativeLayers) : 0;
+
     /// <summary>Limits the time of TLS handshakes in each turn.</summary>
     internal HandshakePace Handshakes { get; } = new();
 

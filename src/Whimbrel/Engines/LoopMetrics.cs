@@ -1,6 +1,7 @@
 using System.Collections.Concurrent;
 using System.Diagnostics.Metrics;
 using Whimbrel.Diagnostics;
+using Whimbrel.Linux;
 
 namespace Whimbrel.Engines;
 
@@ -58,6 +59,14 @@ internal static class LoopMetrics
         meter.CreateObservableUpDownCounter("whimbrel.loop.block_memory",
             static () => OfEach(static loop => loop.Blocks.HeldBytes), "By",
             "Native memory of a loop's blocks, in use or kept for reuse.");
+        meter.CreateObservableUpDownCounter("whimbrel.loop.engine_memory",
+            static () => OfLoops(static c => Volatile.Read(ref c.EngineBytes)), "By",
+            "Native memory in which a loop receives, and the queues that it shares with the kernel.");
+        meter.CreateObservableUpDownCounter("whimbrel.loop.tls_connections",
+            static () => OfEach(static loop => loop.NativeTlsCount), "{connection}",
+            "Connections with TLS state in the native memory of OpenSSL.");
+        meter.CreateObservableUpDownCounter("whimbrel.native_heap.usage", OfHeap, "By",
+            "Memory that the C allocator of the process has given out, or keeps for reuse.");
         BroadcastMetrics.Make();
     }
 
@@ -65,6 +74,13 @@ internal static class LoopMetrics
     {
         foreach ((Loop loop, KeyValuePair<string, object?>[] labels) in s_loops)
             yield return new Measurement<long>(number(loop.Counters), labels);
+    }
+
+    private static IEnumerable<Measurement<long>> OfHeap()
+    {
+        if (NativeHeap.Read() is not var (used, free)) yield break;
+        yield return new Measurement<long>(used, new KeyValuePair<string, object?>("whimbrel.heap.state", "used"));
+        yield return new Measurement<long>(free, new KeyValuePair<string, object?>("whimbrel.heap.state", "free"));
     }
 
     private static IEnumerable<Measurement<long>> OfEach(Func<Loop, long> number)

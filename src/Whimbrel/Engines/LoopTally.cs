@@ -28,4 +28,9 @@ internal sealed class LoopTally
 
     /// <summary>Number of receives that found no buffer and waited for one.</summary>
     internal long ReceivesParked;
+
+    /// <summary>
+    /// Size of the engine's native memory: receive buffers, batches of datagrams, and the queues of a ring.
+    /// </summary>
+    internal long EngineBytes;
 }

@@ -20,10 +20,34 @@ internal static class NativeHeap
     private static long s_seen;
     private static long s_trimmed;
     private static long s_nextLookMs;
+    private static bool s_cannotRead;
     private static bool s_cannotTrim = !KernelProbe.HasEpoll;
 
     [DllImport("libc", EntryPoint = "malloc_trim")]
     private static extern int Trim(nuint kept);
+
+    [DllImport("libc", EntryPoint = "mallinfo2")]
+    private static extern AllocatorState ReadState();
+
+    /// <summary>
+    /// Returns the memory that the allocator has given out, and the memory that it keeps for reuse, in bytes. Null if
+    /// the C library does not report it (other than glibc 2.33). Any thread. Walks the free lists of the allocator,
+    /// which takes its locks for some microseconds.
+    /// </summary>
+    internal static (long Used, long Free)? Read()
+    {
+        if (!KernelProbe.HasEpoll || s_cannotRead) return null;
+        try
+        {
+            AllocatorState state = ReadState();
+            return ((long)(state.InUse + state.Mapped), (long)state.Free);
+        }
+        catch (Exception e) when (e is EntryPointNotFoundException or DllNotFoundException)
+        {
+            s_cannotRead = true;
+            return null;
+        }
+    }
 
     /// <summary>Records memory returned to the allocator. Any thread.</summary>
     internal static void Freed(long bytes) => Interlocked.Add(ref s_freed, bytes);
@@ -55,5 +79,21 @@ internal static class NativeHeap
             // Another C library. That of musl returns large pieces on its own.
             s_cannotTrim = true;
         }
+    }
+
+    /// <summary>struct mallinfo2 of glibc, of which three fields are read.</summary>
+    [StructLayout(LayoutKind.Sequential)]
+    private struct AllocatorState
+    {
+        internal nuint Arena;
+        internal nuint FreeChunks;
+        internal nuint FastChunks;
+        internal nuint MappedChunks;
+        internal nuint Mapped;
+        internal nuint Unused;
+        internal nuint FastFree;
+        internal nuint InUse;
+        internal nuint Free;
+        internal nuint Trimmable;
     }
 }

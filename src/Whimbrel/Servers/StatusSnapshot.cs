@@ -1,6 +1,7 @@
 using System.Buffers;
 using System.Net;
 using System.Text.Json;
+using Whimbrel.Linux;
 
 namespace Whimbrel;
 
@@ -57,6 +58,12 @@ internal static class StatusSnapshot
         json.WriteNumber("sendsRefused", counters.SendsRefused);
         json.WriteNumber("broadcastsRefused", counters.BroadcastsRefused);
         json.WriteNumber("userExceptions", engine.UserExceptionCount);
+        if (NativeHeap.Read() is var (used, free))
+        {
+            json.WriteNumber("heapUsedBytes", used);
+            json.WriteNumber("heapFreeBytes", free);
+        }
+
         json.WriteEndObject();
     }
 
@@ -78,6 +85,9 @@ internal static class StatusSnapshot
         json.WriteNumber("bytesSent", counters.BytesSent);
         json.WriteNumber("bytesPending", loop.BytesPending);
         json.WriteNumber("timers", counters.Timers);
+        json.WriteNumber("blockBytes", loop.Blocks.HeldBytes);
+        json.WriteNumber("engineBytes", Volatile.Read(ref loop.Counters.EngineBytes));
+        json.WriteNumber("tlsConnections", loop.NativeTlsCount);
         List<UnfinishedCall> running = [];
         loop.AddUnfinishedTurn(running);
         if (running.Count > 0) json.WriteString("running", Short(running[0].What));

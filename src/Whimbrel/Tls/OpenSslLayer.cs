@@ -64,6 +64,7 @@ internal sealed unsafe class OpenSslLayer : TlsLayer
         _ssl = OpenSslApi.New(setup.Handle);
         GC.KeepAlive(setup);
         if (_ssl == 0) throw new CryptographicException($"OpenSSL made no connection: {OpenSslErrors.Take()}");
+        _ = Interlocked.Increment(ref scratch.NativeLayers);
         _window = (OpenSslWindow*)NativeMemory.AllocZeroed((nuint)sizeof(OpenSslWindow));
         if (!OpenSslCallbacks.Connect(_ssl, _window))
         {
@@ -471,7 +472,12 @@ internal sealed unsafe class OpenSslLayer : TlsLayer
 
     private void Release()
     {
-        if (_ssl != 0) OpenSslApi.Free(_ssl);
+        if (_ssl != 0)
+        {
+            OpenSslApi.Free(_ssl);
+            _ = Interlocked.Decrement(ref _scratch.NativeLayers);
+        }
+
         if (_window is not null) NativeMemory.Free(_window);
         _ssl = 0;
         _window = null;

@@ -16,6 +16,11 @@ internal sealed class TlsScratch
     // Safe: the array is pinned permanently.
     internal unsafe byte* PlainPointer => (byte*)Unsafe.AsPointer(ref Plain[0]);
 
+    /// <summary>
+    /// Number of layers with state in native memory of OpenSSL. Any thread changes it, by Interlocked.
+    /// </summary>
+    internal int NativeLayers;
+
     /// <summary>Last requested server name, to share the string with the next client that requests it.</summary>
     internal string? LastName { get; set; }
 

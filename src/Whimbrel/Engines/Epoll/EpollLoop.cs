@@ -19,6 +19,7 @@ internal sealed unsafe partial class EpollLoop : Loop, IDatagramEngine
 {
     private const int EventCount = 256;
     private const int ReceiveBytes = 64 * 1024;
+    private static readonly int s_ownBytes = (EventCount * EpollEvents.Size) + ReceiveBytes;
     private const int MaxVectors = 64;
     private const int AcceptsPerTurn = 64;
     private const ulong WakeMark = ulong.MaxValue;
@@ -87,6 +88,7 @@ internal sealed unsafe partial class EpollLoop : Loop, IDatagramEngine
 
         _events = (byte*)NativeMemory.AlignedAlloc((nuint)(EventCount * EpollEvents.Size), 64);
         _buffer = (byte*)NativeMemory.AlignedAlloc(ReceiveBytes, 4096);
+        Counters.EngineBytes += s_ownBytes;
         _reserveFd = _sockets.OpenReserve();
     }
 
@@ -406,7 +408,7 @@ internal sealed unsafe partial class EpollLoop : Loop, IDatagramEngine
                 AttachConnector(connector, ref slot);
                 break;
             case DatagramResident socket:
-                _datagrams ??= new DatagramBatch();
+                _datagrams ??= new DatagramBatch(Counters);
                 Opened(socket, slot.Fd = SocketCalls.Open(socket));
                 break;
         }
@@ -486,6 +488,7 @@ internal sealed unsafe partial class EpollLoop : Loop, IDatagramEngine
         _calls.Close(_wakeFd);
         NativeMemory.AlignedFree(_events);
         NativeMemory.AlignedFree(_buffer);
+        Counters.EngineBytes -= s_ownBytes;
         _largeBlock.Free();
         _duct.Free();
     }

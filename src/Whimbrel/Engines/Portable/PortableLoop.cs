@@ -67,6 +67,7 @@ internal sealed unsafe partial class PortableLoop : Loop, IDatagramEngine
     {
         _buffer = (byte*)NativeMemory.AlignedAlloc(ReceiveBytes, 4096);
         _gather = (byte*)NativeMemory.AlignedAlloc(GatherBytes, 4096);
+        Counters.EngineBytes += ReceiveBytes + GatherBytes;
     }
 
     /// <summary>
@@ -469,6 +470,7 @@ internal sealed unsafe partial class PortableLoop : Loop, IDatagramEngine
         while (_freeSends.TryPop(out PortableOperation? operation)) operation.Dispose();
         NativeMemory.AlignedFree(_buffer);
         NativeMemory.AlignedFree(_gather);
+        Counters.EngineBytes -= ReceiveBytes + GatherBytes;
         _largeBlock.Free();
     }
 

@@ -79,6 +79,8 @@ internal sealed unsafe class KernelRing : Ring
     /// <summary>Set-up flags that the kernel accepted.</summary>
     internal uint Flags { get; }
 
+    internal override long HeldBytes => base.HeldBytes + (long)_queueBytes + (long)_entryBytes;
+
     internal override bool CanLimitReceive => _canLimitReceive;
 
     internal override int WakeDescriptor => _wakeFd;

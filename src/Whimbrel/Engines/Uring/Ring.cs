@@ -73,6 +73,10 @@ internal abstract unsafe class Ring
         for (int i = 0; i < bufferCount; i++) ReturnBuffer(i);
     }
 
+    /// <summary>Size of its native memory, with queues that are shared with the kernel.</summary>
+    internal virtual long HeldBytes =>
+        ((long)_bufferCount * _bufferBytes) + LargeBufferBytes + PageBytes + ScratchBytes;
+
     /// <summary>Number of receive buffers; a power of two.</summary>
     internal int BufferCount => _bufferCount;
 

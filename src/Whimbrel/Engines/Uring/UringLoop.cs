@@ -76,6 +76,7 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
     private protected override void OpenQueue()
     {
         Volatile.Write(ref _ring, _open());
+        Counters.EngineBytes += _ring.HeldBytes;
         _reserveFd = _sockets.OpenReserve();
     }
 
@@ -287,7 +288,7 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
                 AttachConnector(connector, ref slot);
                 break;
             case DatagramResident socket:
-                _datagrams ??= new DatagramBatch();
+                _datagrams ??= new DatagramBatch(Counters);
                 Opened(socket, slot.Fd = SocketCalls.Open(socket));
                 break;
         }
@@ -423,6 +424,8 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
         _rests.Clear();
         bool isIdle = _brokenBy == 0 && (!_isWakeArmed || EndWake());
         _ring.Close(isIdle);
+        // The memory of a ring with running operations is never freed.
+        if (isIdle) Counters.EngineBytes -= _ring.HeldBytes;
         if (_reserveFd >= 0) _sockets.Close(_reserveFd);
         _largeBlock.Free();
         _duct.Free();
@@ -481,6 +484,7 @@ internal sealed unsafe partial class UringLoop : Loop, IDatagramEngine
 
         CloseUntaken(broken);
         Volatile.Write(ref _ring, fresh);
+        Counters.EngineBytes += fresh.HeldBytes;
         broken.Close(isIdle: false);
         _isWakeArmed = false;
         _stopped.Clear();
