@@ -185,7 +185,8 @@ public sealed partial class DatagramSocket : IAsyncDisposable
             int interfaceIndex = await InterfaceLookup.FindAsync(engine, Options.MulticastInterface)
                 .ConfigureAwait(false);
             List<InheritedSocket> claimed = await ClaimAsync(endPoint).ConfigureAwait(false);
-            await BindAsync(engine, endPoint, interfaceIndex, claimed, bound).ConfigureAwait(false);
+            Task binding = BindAsync(engine, endPoint, interfaceIndex, claimed, bound);
+            await (Options.Upgrade?.ExplainAsync(binding) ?? binding).ConfigureAwait(false);
             LoopSocket[] residents = [.. bound];
             foreach (MulticastGroup group in Options.Groups)
                 await ChangeAsync(residents[0], group, joins: true).ConfigureAwait(false);
@@ -212,7 +213,7 @@ public sealed partial class DatagramSocket : IAsyncDisposable
         }
     }
 
-    private async ValueTask BindAsync(Engine engine, EndPoint endPoint, int interfaceIndex,
+    private async Task BindAsync(Engine engine, EndPoint endPoint, int interfaceIndex,
         List<InheritedSocket> claimed, List<LoopSocket> bound)
     {
         // All of the old process's sockets, because each has a queue.

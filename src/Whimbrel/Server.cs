@@ -325,10 +325,13 @@ public partial class Server : IAsyncDisposable
             OnStarting();
             engine.Start();
             await warm.ConfigureAwait(false);
-            if (Options.Upgrade is { } upgrade)
+            ProcessUpgrade? upgrade = Options.Upgrade;
+            if (upgrade is not null)
                 addresses = await upgrade.ClaimAsync(addresses, SocketType.Stream).ConfigureAwait(false);
-            List<EndPoint> bound = await ListenAsync(engine, host, addresses, opened, Options.Accept.AtStart, before)
-                .ConfigureAwait(false);
+            Task<List<EndPoint>> listening =
+                ListenAsync(engine, host, addresses, opened, Options.Accept.AtStart, before).AsTask();
+            await (upgrade?.ExplainAsync(listening) ?? listening).ConfigureAwait(false);
+            List<EndPoint> bound = await listening.ConfigureAwait(false);
             // During an upgrade the path stays the old process's, until this one is ready.
             if (Options.Upgrade is not { IsPending: true }) OpenStatus(host);
             lock (_gate)

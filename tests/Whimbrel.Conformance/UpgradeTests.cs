@@ -11,7 +11,7 @@ namespace Whimbrel.Conformance;
 // Hand-over of listening sockets, with the old and the new process in one: the kernel's rules are the same. Real
 // processes are in Whimbrel.Tool.Tests.UpgradeTests.
 [UnsupportedOSPlatform("windows")]
-public sealed class UpgradeTests : IDisposable
+public sealed partial class UpgradeTests : IDisposable
 {
     private readonly string _folder = Directory.CreateTempSubdirectory("whimbrel-").FullName;
     private readonly List<DiagnosticEvent> _notices = [];

@@ -14,6 +14,7 @@ internal static class Errno
     internal const int EACCES = 13;
     internal const int EFAULT = 14;
     internal const int EBUSY = 16;
+    internal const int EEXIST = 17;
     internal const int ENODEV = 19;
     internal const int EINVAL = 22;
     internal const int ENFILE = 23;

@@ -136,6 +136,9 @@ internal static unsafe class Syscall
     [DllImport("libc", EntryPoint = "rename")]
     internal static extern int Rename(byte* from, byte* to);
 
+    [DllImport("libc", EntryPoint = "link")]
+    internal static extern int Link(byte* from, byte* to);
+
     [DllImport("libc", EntryPoint = "chmod")]
     internal static extern int ChangeMode(byte* path, uint mode);
 

@@ -85,11 +85,18 @@ internal sealed unsafe class UpgradeChannel : IDisposable
     }
 
     /// <summary>Replaces the file at the second path by the one at the first. Returns 0 or an error number.</summary>
-    internal static int Rename(string from, string to)
+    internal static int Rename(string from, string to) => WithPaths(from, to, Syscall.Rename);
+
+    /// <summary>
+    /// Adds the second path to the file at the first. Returns 0 or an error number: EEXIST if the path exists.
+    /// </summary>
+    internal static int Link(string from, string to) => WithPaths(from, to, Syscall.Link);
+
+    private static int WithPaths(string from, string to, PathsCall call)
     {
         byte[] source = Encoding.UTF8.GetBytes(from + "\0");
         byte[] target = Encoding.UTF8.GetBytes(to + "\0");
-        fixed (byte* s = source, t = target) return Syscall.Rename(s, t) == 0 ? 0 : Syscall.LastError;
+        fixed (byte* s = source, t = target) return call(s, t) == 0 ? 0 : Syscall.LastError;
     }
 
     internal static void Delete(string path) => WithPath(path, static p => Syscall.Unlink(p));
@@ -194,6 +201,8 @@ internal sealed unsafe class UpgradeChannel : IDisposable
     }
 
     private delegate int PathCall(byte* path);
+
+    private delegate int PathsCall(byte* from, byte* to);
 
     private static int WithPath(string path, PathCall call)
     {

@@ -89,7 +89,10 @@ public sealed class ProcessUpgrade : IAsyncDisposable
     /// </summary>
     /// <param name="cancellationToken">Ends the wait only.</param>
     /// <exception cref="NetworkException">The old process did not wait any longer
-    /// (<see cref="ReadyLimit"/>), or the path cannot be opened.</exception>
+    /// (<see cref="ReadyLimit"/>), the path cannot be opened, or another process without a predecessor has opened it
+    /// meanwhile.</exception>
+    /// <exception cref="InvalidOperationException">No server or datagram socket with this upgrade is started. An old
+    /// process continues to accept.</exception>
     /// <exception cref="ObjectDisposedException">The upgrade was disposed.</exception>
     public Task ReadyAsync(CancellationToken cancellationToken = default)
     {
@@ -103,12 +106,19 @@ public sealed class ProcessUpgrade : IAsyncDisposable
     private async Task BecomeReadyAsync()
     {
         UpgradeClaim? claim = await AskAsync().ConfigureAwait(false);
+        if (Participants.Length == 0)
+        {
+            claim?.Dispose();
+            throw new InvalidOperationException($"No server or datagram socket with the upgrade {Path} is started. Set "
+                + "Upgrade in their options, start them, and call ReadyAsync after the last start.");
+        }
+
         lock (_gate) _isReady = true;
         string? problem = claim is null ? null
             : await OnThread("whimbrel-ready", () => claim.BeReady(ReadyLimit)).ConfigureAwait(false);
         // Also after a problem: there is no way back, and this process serves.
         foreach (IUpgradable participant in Participants) participant.Own();
-        UpgradeListener listener = UpgradeListener.Open(_endPoint, Offer);
+        UpgradeListener listener = UpgradeListener.Open(_endPoint, Offer, replaces: claim is not null);
         lock (_gate)
         {
             if (!_isDisposed) (_listener, listener) = (listener, null!);
@@ -168,6 +178,24 @@ public sealed class ProcessUpgrade : IAsyncDisposable
         }
 
         return found;
+    }
+
+    /// <summary>Adds to an address in use the reason why its socket was not taken over.</summary>
+    internal async Task ExplainAsync(Task bind)
+    {
+        try
+        {
+            await bind.ConfigureAwait(false);
+        }
+        catch (NetworkException e) when (e.Error.Code == Errno.EADDRINUSE && OldProcess is null)
+        {
+            throw new NetworkException(e.Error with
+            {
+                Message = $"{e.Error.Message} No process answered at {Path}, so no socket was taken over: the process "
+                    + "at the address has another path for its upgrade or none, or has not called ReadyAsync yet. See "
+                    + "docs/symptoms/upgrade-failed.md, or: whimbrel explain upgrade-failed."
+            });
+        }
     }
 
     /// <summary>True if an old process has given sockets, and still serves as well.</summary>

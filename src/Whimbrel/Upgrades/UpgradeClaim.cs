@@ -1,4 +1,3 @@
-using System.Globalization;
 using System.Net;
 using System.Net.Sockets;
 using Whimbrel.Connections;
@@ -26,6 +25,10 @@ internal sealed class UpgradeClaim : IDisposable
         _old = old;
         _path = path;
     }
+
+    /// <summary>True in tests that have both processes in one.</summary>
+    private static bool IsForTests =>
+        AppContext.TryGetSwitch("Whimbrel.UpgradesWithinProcess", out bool isOn) && isOn;
 
     /// <summary>Process id of the old process.</summary>
     internal int OldProcess => _old.PeerProcess;
@@ -60,6 +63,10 @@ internal sealed class UpgradeClaim : IDisposable
             if (old.PeerUser != UpgradeChannel.OwnUser)
                 throw claim.Failure(Errno.EPERM, $"it belongs to user {old.PeerUser}, and this process to user "
                     + $"{UpgradeChannel.OwnUser}: run both as the same user");
+            // A server that takes the sockets of its own process would end the other servers of the process.
+            if (old.PeerProcess == Environment.ProcessId && !IsForTests)
+                throw claim.Failure(Errno.EBUSY, "it is this process, which has another ProcessUpgrade with that path: "
+                    + "use one object for all its servers and datagram sockets");
             claim.Receive();
             return claim;
         }
@@ -72,8 +79,7 @@ internal sealed class UpgradeClaim : IDisposable
 
     private void Receive()
     {
-        int error = _old.Send(UpgradeNames.Question + Environment.ProcessId.ToString(CultureInfo.InvariantCulture),
-            AnswerLimit);
+        int error = _old.Send(UpgradeNames.PacketOfQuestion(), AnswerLimit);
         // A process that refuses closes at once, and its packet has the reason.
         if (error is not (0 or Errno.EPIPE)) throw Failure(error, Silence(error));
         while (true)

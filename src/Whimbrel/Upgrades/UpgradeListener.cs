@@ -28,12 +28,13 @@ internal sealed class UpgradeListener
     }
 
     /// <summary>
-    /// Opens the path. A socket that is there, of an old or ended process, is replaced in one step. Throws
-    /// <see cref="NetworkException"/>.
+    /// Opens the path. A socket of an ended process that is there is replaced. Throws <see cref="NetworkException"/>.
     /// </summary>
     /// <param name="endPoint">The path.</param>
     /// <param name="converse">Conversation with one new process of the same user; blocks its thread.</param>
-    internal static UpgradeListener Open(UnixDomainSocketEndPoint endPoint, Action<UpgradeChannel> converse)
+    /// <param name="replaces">True to replace the socket of the old process, which still answers, too.</param>
+    internal static UpgradeListener Open(UnixDomainSocketEndPoint endPoint, Action<UpgradeChannel> converse,
+        bool replaces)
     {
         string path = endPoint.ToString();
         UnixDomainSocketEndPoint temporary;
@@ -50,14 +51,45 @@ internal sealed class UpgradeListener
         int fd = error != 0 ? -error : UpgradeChannel.Listen(temporary);
         if (fd >= 0)
         {
-            error = UpgradeChannel.Rename(temporary.ToString(), path);
-            if (error == 0) return Begin(new UpgradeListener(endPoint, fd, converse));
-            Syscall.Close(fd);
+            try
+            {
+                error = Place(temporary.ToString(), endPoint, replaces);
+                if (error == 0) return Begin(new UpgradeListener(endPoint, Interlocked.Exchange(ref fd, -1), converse));
+            }
+            finally
+            {
+                UpgradeChannel.Delete(temporary.ToString());
+                if (fd >= 0) Syscall.Close(fd);
+            }
         }
         else error = -fd;
 
-        UpgradeChannel.Delete(temporary.ToString());
         throw new NetworkException(BindError.Describe(endPoint, error, SocketFactory.NoSocketAt(endPoint)));
+    }
+
+    /// <summary>
+    /// Gives the socket its path. Returns 0 or an error number. Throws if another process has opened the path since
+    /// this one looked for an old process.
+    /// </summary>
+    private static int Place(string temporary, UnixDomainSocketEndPoint endPoint, bool replaces)
+    {
+        string path = endPoint.ToString();
+        if (replaces) return UpgradeChannel.Rename(temporary, path);
+        // Of two first processes one creates the link.
+        int error = UpgradeChannel.Link(temporary, path);
+        if (error == 0) return 0;
+        if (error == Errno.EEXIST
+            && UpgradeChannel.Connect(endPoint, UpgradeClaim.AnswerLimit, out _) is { } other)
+        {
+            using (other)
+                throw new NetworkException(new NetworkError(error, ErrorCategory.Bind, $"Process {other.PeerProcess} "
+                    + $"has opened {path} while this one started: two were started at once. Stop this one, and start "
+                    + "it again: it then takes the sockets of the other. "
+                    + "See docs/symptoms/upgrade-failed.md, or: whimbrel explain upgrade-failed."));
+        }
+
+        // The socket of an ended process, or a file system without links.
+        return UpgradeChannel.Rename(temporary, path);
     }
 
     private static UpgradeListener Begin(UpgradeListener listener)

@@ -1,6 +1,7 @@
 using System.Globalization;
 using System.Net;
 using System.Net.Sockets;
+using System.Reflection;
 
 namespace Whimbrel;
 
@@ -14,6 +15,17 @@ internal static class UpgradeNames
     internal const string Ready = "ready ";
     internal const string Released = "released";
     internal const string Owned = "owned";
+
+    /// <summary>Name of this program, which is the same in its versions; empty if it has none.</summary>
+    internal static string Program { get; } = Assembly.GetEntryAssembly()?.GetName().Name ?? "";
+
+    /// <summary>Returns the first packet of a new process: its id and its program.</summary>
+    internal static string PacketOfQuestion() =>
+        string.Create(CultureInfo.InvariantCulture, $"{Question}{Environment.ProcessId} {Program}");
+
+    /// <summary>Returns the name of the program in a question, or an empty text.</summary>
+    internal static string ProgramOf(string question) =>
+        question[Question.Length..].Split(' ', 2) is [_, var program] ? program : "";
 
     /// <summary>
     /// Returns the text of an address that is equal in two processes: paths are absolute, because their working

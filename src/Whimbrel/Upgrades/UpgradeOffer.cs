@@ -56,6 +56,11 @@ internal sealed class UpgradeOffer(UpgradeChannel peer, IReadOnlyList<IUpgradabl
         if (question is null) return error == Errno.EAGAIN ? "it asked nothing" : "it ended before it asked";
         if (!question.StartsWith(UpgradeNames.Question, StringComparison.Ordinal))
             return Refuse("the other version of its program speaks another protocol: restart instead", question);
+        // Otherwise one of two programs with the same path would end the other.
+        if (UpgradeNames.ProgramOf(question) is { Length: > 0 } program && UpgradeNames.Program.Length > 0
+            && program != UpgradeNames.Program)
+            return Refuse($"it is a process of '{UpgradeNames.Program}', and this one is of '{program}': give each "
+                + "program a path of its own", question);
         foreach (IUpgradable participant in participants) participant.Offer(_offered);
         foreach (OfferedSocket socket in _offered)
         {
