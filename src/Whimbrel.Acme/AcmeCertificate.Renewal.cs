@@ -26,6 +26,7 @@ public sealed partial class AcmeCertificate
     private byte[] _lookedAt = []; // what the store had at the last look
     private (X509Certificate2 Of, DateTimeOffset Start, DateTimeOffset End)? _advice; // of the authority
     private DateTimeOffset _nextAdvice;
+    private string? _ticketFailure; // the last one that was reported
 
     private void Wake()
     {
@@ -63,6 +64,7 @@ public sealed partial class AcmeCertificate
         try
         {
             await TakeStoredAsync(stop).ConfigureAwait(false);
+            await LookAtTicketsAsync(stop).ConfigureAwait(false);
             await AskForAdviceAsync(stop).ConfigureAwait(false);
             if (Due() is var due && due > TimeSpan.Zero) return due;
             FailureRecordJson? failure = await _records.ReadFailureAsync(stop).ConfigureAwait(false);
@@ -122,6 +124,25 @@ public sealed partial class AcmeCertificate
         {
             Report($"The certificate {_records.Certificate} of the store cannot be used: {e.Message.TrimEnd('.')}. "
                 + $"{InUse()}", e);
+        }
+    }
+
+    /// <summary>Takes the secret of session tickets. A failure costs resumptions only, and no certificate.</summary>
+    private async Task LookAtTicketsAsync(CancellationToken stop)
+    {
+        if (_tickets is null) return;
+        try
+        {
+            await _tickets.LookAsync(AcmeTime.Now, stop).ConfigureAwait(false);
+            _ticketFailure = null;
+        }
+        catch (Exception e) when (!stop.IsCancellationRequested)
+        {
+            if (_ticketFailure == e.Message) return;
+            _ticketFailure = e.Message;
+            Report($"The secret of session tickets {_records.Tickets} of the store cannot be used: "
+                + $"{e.Message.TrimEnd('.')}. This node keeps its keys, and clients that resume at another node make "
+                + "full handshakes.", e);
         }
     }
 

@@ -23,6 +23,7 @@ public sealed partial class AcmeCertificate : IAsyncDisposable
     private readonly AcmeOptions _options;
     private readonly AcmeRecords _records;
     private readonly AcmeTransport _transport;
+    private readonly AcmeTickets? _tickets;
     private readonly CancellationTokenSource _stop = new();
     private readonly TaskCompletionSource _first = new(TaskCreationOptions.RunContinuationsAsynchronously);
     private HttpServer? _responder;
@@ -43,7 +44,13 @@ public sealed partial class AcmeCertificate : IAsyncDisposable
         _options = options;
         _records = new AcmeRecords(options);
         _transport = new AcmeTransport(options);
-        Tls = new TlsOptions { SelectCertificate = Select, ChallengeCertificate = SelectChallengeAsync };
+        _tickets = options.SharesTickets ? new AcmeTickets(_records, _node) : null;
+        Tls = new TlsOptions
+        {
+            SelectCertificate = Select,
+            ChallengeCertificate = SelectChallengeAsync,
+            TicketKeys = _tickets?.Keys,
+        };
     }
 
     /// <summary>
@@ -77,6 +84,7 @@ public sealed partial class AcmeCertificate : IAsyncDisposable
         if (_options.SelfSignedUntilIssued)
             _selfSigned = IssuedCertificate.SelfSigned(_options.Names, AcmeTime.Now);
         await TakeStoredAsync(cancellationToken).ConfigureAwait(false);
+        await LookAtTicketsAsync(cancellationToken).ConfigureAwait(false);
         if (_options.HttpAddress is { } address)
         {
             _responder = AcmeRoutes.Responder(address, this, _options.OnDiagnosticEvent);

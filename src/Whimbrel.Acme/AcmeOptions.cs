@@ -57,6 +57,13 @@ public sealed class AcmeOptions
     public bool SelfSignedUntilIssued { get; init; }
 
     /// <summary>
+    /// Whether the nodes of one store share the keys of session tickets, so that a client that resumes at another node
+    /// needs no full handshake. The secret is in the store, and is replaced every day. For <see
+    /// cref="AcmeCertificate.Tls"/> only, and for servers with TLS by OpenSSL (Linux). Default false.
+    /// </summary>
+    public bool SharesTickets { get; init; }
+
+    /// <summary>
     /// Roots that the directory's own certificate must lead to, for a private authority. Default null: those of the
     /// system.
     /// </summary>

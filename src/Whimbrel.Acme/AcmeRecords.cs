@@ -32,6 +32,9 @@ internal sealed class AcmeRecords
     /// </summary>
     internal string NextKey => $"{_name}.next.key";
 
+    /// <summary>Time and secret of the session tickets.</summary>
+    internal string Tickets => $"{_name}.tickets";
+
     private string Lease => $"{_name}.lease";
 
     private string Failure => $"{_name}.failure";
@@ -59,6 +62,10 @@ internal sealed class AcmeRecords
 
     internal ValueTask<bool> TryLeaseAsync(string node, TimeSpan duration, CancellationToken stop) =>
         _store.TryLeaseAsync(Lease, node, duration, stop);
+
+    /// <summary>Takes the right to replace the secret of session tickets, until it expires.</summary>
+    internal ValueTask<bool> TryLeaseTicketsAsync(string node, TimeSpan duration, CancellationToken stop) =>
+        _store.TryLeaseAsync($"{_name}.tickets.lease", node, duration, stop);
 
     internal ValueTask EndLeaseAsync(string node) => _store.EndLeaseAsync(Lease, node, CancellationToken.None);
 

@@ -257,6 +257,7 @@ internal static class ServerSection
             ChallengeCertificate = options.ChallengeCertificate,
             TicketCount = options.TicketCount,
             TicketKeyLifetime = options.TicketKeyLifetime,
+            TicketKeys = options.TicketKeys,
             TicketLifetime = options.TicketLifetime,
             UnknownName = options.UnknownName,
             Verify = options.Verify,

@@ -29,6 +29,7 @@ internal sealed class AcmeNode : IAsyncDisposable
             Challenge = like.Challenge,
             HttpAddress = like.HttpAddress,
             SelfSignedUntilIssued = like.SelfSignedUntilIssued,
+            SharesTickets = like.SharesTickets,
             OrderTimeout = like.OrderTimeout,
             LookEvery = TimeSpan.FromMilliseconds(200),
             RetryAfter = like.RetryAfter == TimeSpan.FromMinutes(2) ? TimeSpan.FromMilliseconds(300) : like.RetryAfter,

@@ -26,6 +26,7 @@ internal static unsafe class OpenSslApi
     internal const int CtrlSessionCacheMode = 44;
     internal const int CtrlSessionCacheSize = 42;
     internal const int CtrlHostName = 55;
+    internal const int CtrlTicketKeys = 59;
     internal const int CtrlChainCertificate = 89;
     internal const int CtrlDhAuto = 118;
     internal const int CtrlMinVersion = 123;

@@ -64,7 +64,9 @@ internal sealed class OpenSslProfile : TlsProfile
 
     private bool IsOld(OpenSslSetup setup, long nowMs) =>
         IsServer
-        && nowMs - setup.MadeAtMs >= (long)(Options.TicketKeyLifetime ?? s_ticketKeyLifetime).TotalMilliseconds;
+        && (Options.TicketKeys is { } keys
+            ? !ReferenceEquals(keys.Secret, setup.TicketSecret)
+            : nowMs - setup.MadeAtMs >= (long)(Options.TicketKeyLifetime ?? s_ticketKeyLifetime).TotalMilliseconds);
 
     /// <summary>Returns the engine's time if there is a loop, so that simulated time also replaces the keys.</summary>
     private static long Now() => Loop.Current?.Engine.NowMs ?? Environment.TickCount64;

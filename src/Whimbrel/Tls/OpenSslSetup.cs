@@ -21,6 +21,8 @@ internal sealed unsafe class OpenSslSetup
     private const int MostKeptSessions = 1024;
     private const int MostAuthorities = 100;
     private const int KeyTypeDh = 28;
+    private const int SessionIdBytes = 16;
+    private const int TicketKeyBytes = 80; // name 16, HMAC-SHA256 32, AES-256 32
 
     /// <summary>112 bits: RSA 2,048, SHA-224.</summary>
     private const int OwnLevel = 2;
@@ -35,6 +37,7 @@ internal sealed unsafe class OpenSslSetup
     {
         KeyPair = keyPair;
         MadeAtMs = nowMs;
+        TicketSecret = isServer ? options.TicketKeys?.Secret : null;
         OpenSslApi.ClearErrors();
         Handle = OpenSslApi.ContextNew(OpenSslApi.TlsMethod());
         // From here on the finalizer frees it, also if the rest throws.
@@ -66,6 +69,9 @@ internal sealed unsafe class OpenSslSetup
     internal TlsKeyPair? KeyPair { get; }
 
     internal long MadeAtMs { get; }
+
+    /// <summary>Secret from which its ticket keys are derived; null for random keys.</summary>
+    internal byte[]? TicketSecret { get; }
 
     // ------------------------------------------------------------------ versions, ciphers, application protocols
 
@@ -254,11 +260,13 @@ internal sealed unsafe class OpenSslSetup
     private void UseSessions(TlsOptions options, bool asksForCertificates)
     {
         // A session is valid only in the context that issued it: ticket keys belong to the context, and this id is
-        // checked with them.
-        byte* id = stackalloc byte[16];
+        // checked with them. With a shared secret both are the same for all servers with this certificate.
+        byte* id = stackalloc byte[SessionIdBytes];
         BinaryPrimitives.WriteInt64LittleEndian(new Span<byte>(id, 8), Interlocked.Increment(ref s_made));
         BinaryPrimitives.WriteInt64LittleEndian(new Span<byte>(id + 8, 8), (long)options.ClientCertificates);
-        _ = OpenSslApi.ContextSetSessionIdContext(Handle, id, 16);
+        if (TicketSecret is { } secret && !asksForCertificates)
+            UseTicketKeys(secret, new Span<byte>(id, SessionIdBytes));
+        _ = OpenSslApi.ContextSetSessionIdContext(Handle, id, SessionIdBytes);
 
         int tickets = options.AllowResumption ? options.TicketCount ?? DefaultTickets : 0;
         _ = OpenSslApi.ContextSetTickets(Handle, (nuint)tickets);
@@ -268,6 +276,21 @@ internal sealed unsafe class OpenSslSetup
             isKeptHere ? OpenSslApi.SessionCacheServer : OpenSslApi.SessionCacheOff, null);
         if (isKeptHere) _ = OpenSslApi.ContextControl(Handle, OpenSslApi.CtrlSessionCacheSize, MostKeptSessions, null);
         if (asksForCertificates || tickets == 0) _ = OpenSslApi.ContextSetOptions(Handle, OpenSslApi.OptionNoTicket);
+    }
+
+    private void UseTicketKeys(byte[] secret, Span<byte> id)
+    {
+        byte[] certificate = KeyPair?.Leaf.RawData ?? [];
+        Span<byte> keys = stackalloc byte[TicketKeyBytes];
+        TlsTicketKeys.Derive(secret, "whimbrel ticket keys"u8, certificate, keys);
+        TlsTicketKeys.Derive(secret, "whimbrel session id"u8, certificate, id);
+        fixed (byte* bytes = keys)
+        {
+            if (OpenSslApi.ContextControl(Handle, OpenSslApi.CtrlTicketKeys, TicketKeyBytes, bytes) != 1)
+                throw new CryptographicException($"OpenSSL does not take ticket keys: {OpenSslErrors.Take()}");
+        }
+
+        CryptographicOperations.ZeroMemory(keys);
     }
 
     private void UseDhParameters(TlsOptions options)

@@ -164,6 +164,13 @@ public sealed class TlsOptions
     public TimeSpan? TicketKeyLifetime { get; init; }
 
     /// <summary>
+    /// For servers: ticket keys that several servers share. They need the same certificate. Not used with
+    /// <see cref="ClientCertificates"/>, whose sessions stay in the memory of one server. Default null: each server has
+    /// keys of its own, replaced after <see cref="TicketKeyLifetime"/>. OpenSsl only.
+    /// </summary>
+    public TlsTicketKeys? TicketKeys { get; init; }
+
+    /// <summary>
     /// For servers: PEM file with parameters for the DHE suites of TLS 1.2. Default null: those of the system. OpenSsl
     /// only.
     /// </summary>
@@ -225,6 +232,7 @@ public sealed class TlsOptions
         TicketCount is not null ? nameof(TicketCount)
         : TicketLifetime is not null ? nameof(TicketLifetime)
         : TicketKeyLifetime is not null ? nameof(TicketKeyLifetime)
+        : TicketKeys is not null ? nameof(TicketKeys)
         : DhParametersFile is not null ? nameof(DhParametersFile)
         : Names.Values.Select(static o => o.NeedsOpenSsl).FirstOrDefault(static n => n is not null);
 
@@ -247,6 +255,9 @@ public sealed class TlsOptions
             errors.Range($"{prefix}.TicketLifetime", life, TimeSpan.FromSeconds(1), TimeSpan.FromDays(7));
         if (TicketKeyLifetime is { } keys)
             errors.Range($"{prefix}.TicketKeyLifetime", keys, TimeSpan.FromMinutes(1), TimeSpan.FromDays(7));
+        if (TicketKeys is not null && TicketKeyLifetime is not null)
+            errors.Add($"{prefix}.TicketKeyLifetime is for keys of the server's own, and {prefix}.TicketKeys are "
+                + "replaced by TlsTicketKeys.Replace: set one of them");
         foreach (string protocol in ApplicationProtocols)
         {
             if (string.IsNullOrEmpty(protocol) || Encoding.UTF8.GetByteCount(protocol) > 255)

@@ -271,6 +271,55 @@ public sealed class OpenSslTests
     }
 
     [Theory]
+    [InlineData(SslProtocols.Tls12)]
+    [InlineData(SslProtocols.Tls13)]
+    public void A_session_of_one_server_is_resumed_at_another_with_the_same_secret_until_it_is_replaced(
+        SslProtocols protocol)
+    {
+        byte[] secret = RandomNumberGenerator.GetBytes(32);
+        TlsTicketKeys first = new(secret), second = new(secret);
+        OpenSslProfile one = Server(first), two = Server(second), stranger = Server(new(new byte[32]));
+        OpenSslProfile client = OpenSslRig.Prepare(TestCertificates.ClientOptions, false);
+        Assert.False(IsResumed(one));
+        Assert.True(IsResumed(two));
+        Assert.True(IsResumed(one));
+        Assert.False(IsResumed(stranger));
+        Assert.False(IsResumed(two)); // its ticket is of the stranger
+        second.Replace(RandomNumberGenerator.GetBytes(48));
+        Assert.False(IsResumed(two));
+        Assert.False(IsResumed(one));
+        first.Replace(second.Secret);
+        Assert.False(IsResumed(one)); // its ticket has the old key
+        Assert.True(IsResumed(two));
+        Assert.True(IsResumed(one));
+
+        OpenSslProfile Server(TlsTicketKeys keys) => OpenSslRig.Prepare(new TlsOptions
+        {
+            Certificate = TlsCertificate.From(TestCertificates.Server), TicketKeys = keys, Protocols = protocol,
+        }, true);
+
+        bool IsResumed(OpenSslProfile server)
+        {
+            using TlsPair pair = new TlsPair(server, client).Shake();
+            pair.Talk();
+            return pair.Server.Layer!.Info.IsResumed;
+        }
+    }
+
+    [Fact]
+    public void A_short_secret_and_two_lives_of_ticket_keys_are_mistakes()
+    {
+        Assert.Contains("has 31 bytes, and needs 32", Assert.Throws<ArgumentException>(
+            static () => new TlsTicketKeys(new byte[31])).Message, StringComparison.Ordinal);
+        TlsOptions options = new() { TicketKeys = new(new byte[32]), TicketKeyLifetime = TimeSpan.FromHours(1) };
+        Assert.Equal(nameof(options.TicketKeys), new TlsOptions { TicketKeys = options.TicketKeys }.NeedsOpenSsl);
+        OptionErrors errors = new("TLS");
+        options.Validate(errors, isServer: true);
+        Assert.Contains(errors.Mistakes, static m => m.EndsWith("replaced by TlsTicketKeys.Replace: set one of them",
+            StringComparison.Ordinal));
+    }
+
+    [Theory]
     [InlineData(0)]
     [InlineData(1)]
     [InlineData(3)]
