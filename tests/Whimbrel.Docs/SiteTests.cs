@@ -63,9 +63,18 @@ public sealed class SiteTests : IDisposable
         Assert.Equal(1, code);
         Assert.Contains("docs/guide/tls.md: gone.md does not exist", output, StringComparison.Ordinal);
         Assert.Contains("docs/guide/extra.md is missing in docs/site/contents.txt", output, StringComparison.Ordinal);
-        (code, output) = await BuildAsync(copy, "--version", "../up");
+    }
+
+    [Theory]
+    [InlineData("--version", "../up", "--version takes letters, digits, dots and dashes, not '../up'")]
+    [InlineData("--source", "main", "--source takes a URL such as https://")]
+    [InlineData("--output", "/dev/null/site", "Not a directory: /dev/null")]
+    public async Task An_option_that_cannot_be_used_is_named_in_one_line(string option, string value, string expected)
+    {
+        var (code, output) = await BuildAsync(Repository.Root, option, value);
         Assert.Equal(1, code);
-        Assert.Contains("--version takes letters, digits, dots and dashes", output, StringComparison.Ordinal);
+        Assert.Contains(expected, Assert.Single(output.Split('\n', StringSplitOptions.RemoveEmptyEntries)),
+            StringComparison.Ordinal);
     }
 
     private Task<string> ReadAsync(string path) =>

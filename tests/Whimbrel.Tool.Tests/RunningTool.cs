@@ -21,13 +21,10 @@ internal sealed partial class RunningTool : IAsyncDisposable
         os.execvp(sys.argv[1], sys.argv[1:])
         """;
 
-    private RunningTool(string[] arguments, string? tlsLayer = null, string? hook = null, string? space = null,
-        bool asService = false)
+    // The launcher is a command that replaces itself by the tool, so that no process is in between.
+    private RunningTool(string[] arguments, string? tlsLayer = null, string? hook = null, params string[] launcher)
     {
-        string[] command = ["dotnet", BuiltProgram.PathOf("Whimbrel.Tool"), .. arguments];
-        // Ip replaces itself by the tool, so that no process is in between.
-        if (space is not null) command = ["ip", "netns", "exec", space, .. command];
-        if (asService) command = ["python3", "-c", SystemdLauncher, .. command];
+        string[] command = [.. launcher, "dotnet", BuiltProgram.PathOf("Whimbrel.Tool"), .. arguments];
         var start = new ProcessStartInfo(command[0], command[1..])
         {
             RedirectStandardInput = true,
@@ -68,14 +65,19 @@ internal sealed partial class RunningTool : IAsyncDisposable
 
     // Same as Serve, with a listening socket named "echo" that the service manager opened.
     public static Task<RunningTool> ServeAsService(string kind, params string[] options) =>
-        ListeningAsync(new RunningTool(["serve", kind, .. options], asService: true));
+        ListeningAsync(new RunningTool(["serve", kind, .. options], launcher: ["python3", "-c", SystemdLauncher]));
 
     // The same for a service that does not start.
-    public static RunningTool StartAsService(params string[] arguments) => new(arguments, asService: true);
+    public static RunningTool StartAsService(params string[] arguments) =>
+        StartBy(["python3", "-c", SystemdLauncher], arguments);
+
+    // Started by another program, which becomes the tool.
+    public static RunningTool StartBy(string[] launcher, params string[] arguments) =>
+        new(arguments, launcher: launcher);
 
     // Same as Serve, in a network namespace.
     public static Task<RunningTool> ServeIn(string space, string kind, params string[] options) =>
-        ListeningAsync(new RunningTool(["serve", kind, .. options], space: space));
+        ListeningAsync(new RunningTool(["serve", kind, .. options], launcher: ["ip", "netns", "exec", space]));
 
     private static Task<RunningTool> ServeWith(string? tlsLayer, string? hook, string kind, string[] options)
     {
