@@ -250,7 +250,7 @@ internal static class CommandLine
         "explain" => "whimbrel explain [PAGE] (without one: list all pages)",
         "doctor" => "whimbrel doctor [--json] [--loops N] [--app PROGRAM.dll] [--port N]",
         _ when command is RootCommand => $"whimbrel serve {s_kinds}, whimbrel connect HOST:PORT, whimbrel get URL, "
-            + $"whimbrel relay LISTEN TARGET, whimbrel join GROUP, whimbrel bench tcp ADDRESS, whimbrel plot FILE, "
+            + $"whimbrel relay LISTEN TARGET, whimbrel bench tcp ADDRESS, whimbrel plot FILE, whimbrel join GROUP, "
             + $"whimbrel certs, whimbrel doctor, whimbrel top PATH, or whimbrel explain PAGE (whimbrel --help "
             + $"explains)",
         _ => $"whimbrel serve {command.Name} {CommonUsage}",

@@ -6,8 +6,6 @@ namespace Whimbrel.Tool.Bench;
 /// <summary>Arguments of <c>whimbrel bench</c>.</summary>
 internal static class BenchCommandLine
 {
-    private const string TimeForm = "seconds, for example 10 or 0.5, or a time such as 2m30s";
-
     private static readonly Argument<string?> s_address = new("ADDRESS") { Arity = ArgumentArity.ZeroOrOne };
     private static readonly Option<string[]?> s_connections = Numbers("--connections",
         "Numbers of connections; each is measured for itself. Default 1.", BenchSettings.MostConnections);
@@ -175,5 +173,7 @@ internal static class BenchCommandLine
             ? $"takes numbers from 1 to {most}, not '{text}'" : null);
 
     private static Option<double?> Time(string name, string description, double least) => CommandLine.Value<double?>(
-        name, "SECONDS", description, TimeForm, text => CommandLine.Seconds(text, least, 86_400));
+        name, "SECONDS", description, FormattableString.Invariant(
+            $"seconds from {least} to 86400, for example 10, or a time such as 2m30s"),
+        text => CommandLine.Seconds(text, least, 86_400));
 }

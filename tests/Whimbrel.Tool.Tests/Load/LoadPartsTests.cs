@@ -101,6 +101,24 @@ public class LoadPartsTests
         Assert.Equal(expected, NsText.Of(ns));
 
     [Fact]
+    public void Live_lines_are_drawn_again_in_place_cut_to_the_width_and_removed()
+    {
+        StringWriter terminal = new();
+        LiveLines lines = new(terminal, static () => 6);
+        lines.Show("one");
+        lines.Show("one", "too wide");
+        lines.Show("two", "three");
+        lines.Clear();
+        lines.Clear();
+        Assert.Equal("\rone\e[K" + "\rone\e[K\ntoo w\e[K" + "\r\e[1Atwo\e[K\nthree\e[K" + "\r\e[1A\e[J",
+            terminal.ToString());
+        LiveLines none = new(null, static () => 6);
+        none.Show("one");
+        none.Clear();
+        Assert.False(none.IsShown);
+    }
+
+    [Fact]
     public void A_piece_of_the_payload_is_the_same_alone_and_in_the_stream()
     {
         Payload payload = new(1000);
