@@ -32,6 +32,7 @@ public sealed partial class AcmeCertificate : IAsyncDisposable
     private volatile IssuedCertificate? _current;
     private volatile KnownChallenge? _challenge;
     private int _reads; // of the store for challenges, at the moment
+    private int _isMissed; // 1 after the first handshake without a start
     private int _asked; // challenges that the authority has requested here
 
     /// <summary>Creates it. Nothing is read or sent before <see cref="StartAsync"/>.</summary>
@@ -132,7 +133,16 @@ public sealed partial class AcmeCertificate : IAsyncDisposable
     /// each name. Null before the first one, unless <see cref="AcmeOptions.SelfSignedUntilIssued"/>. Does not block.
     /// </summary>
     /// <param name="name">Requested server name. Not used.</param>
-    public TlsCertificate? Select(string? name) => (_current ?? _selfSigned)?.Tls;
+    public TlsCertificate? Select(string? name)
+    {
+        IssuedCertificate? issued = _current ?? _selfSigned;
+        // On the pool, because this is a loop and the handler of events may block.
+        if (issued is null && _working is null && Interlocked.Exchange(ref _isMissed, 1) == 0)
+            ThreadPool.UnsafeQueueUserWorkItem(static c => c.Report($"A handshake needs the certificate for "
+                + $"{c._options.Names[0]}, and there is none: AcmeCertificate.StartAsync was not called.", null), this,
+                preferLocal: false);
+        return issued?.Tls;
+    }
 
     /// <summary>
     /// Returns the certificate of a TLS-ALPN-01 validation, for <see cref="TlsOptions.ChallengeCertificate"/>; null if

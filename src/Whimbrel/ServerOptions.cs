@@ -134,8 +134,14 @@ public sealed class ServerOptions : ConnectionOptions
         Accept.Check(errors, engine);
         EndPointRules.Collect(errors, Address, EndPoint, EndPoints, engine, toListen: true);
         SocketOptionRules.Check(errors, this, engine);
-        if (StatusPath is { } path && EndPointRules.StatusAt(path, out string? mistake) is null)
-            errors.Add($"StatusPath {mistake}");
+        if (StatusPath is { } path)
+        {
+            if (EndPointRules.StatusAt(path, out string? mistake) is not { } status)
+                errors.Add($"StatusPath {mistake}");
+            else if (status.ToString() == Upgrade?.Path)
+                errors.Add($"StatusPath = {path}, which is the path of Upgrade: give each a path of its own");
+        }
+
         ProcessUpgrade.Check(errors, Upgrade, engine);
         Tls?.Validate(errors, isServer: true);
         if (Tls is null && EndPointRules.WantsTls(Address))

@@ -111,6 +111,21 @@ public sealed class PureTests
     }
 
     [Fact]
+    public async Task A_handshake_without_a_start_is_reported_once()
+    {
+        string folder = AcmeNode.NewFolder();
+        await using (AcmeNode node = new("https://localhost:1/dir", folder))
+        {
+            Assert.Null(node.Certificate.Select("one.test"));
+            Assert.Null(node.Certificate.Select("one.test"));
+            await node.EventAsync("and there is none: AcmeCertificate.StartAsync was not called.");
+            Assert.Single(node.Events);
+        }
+
+        Directory.Delete(folder, recursive: true);
+    }
+
+    [Fact]
     public void All_mistakes_of_the_options_are_reported_together_with_a_cure()
     {
         ArgumentException e = Assert.Throws<ArgumentException>(() => new AcmeCertificate(new AcmeOptions

@@ -76,6 +76,20 @@ public sealed partial class UpgradeTests
     }
 
     [Fact]
+    public void A_status_at_the_path_of_the_upgrade_is_a_mistake()
+    {
+        Skip(EngineKind.Epoll);
+        ServerOptions options = new()
+        {
+            Address = "tcp://127.0.0.1:0",
+            Upgrade = new ProcessUpgrade(UpgradePath),
+            StatusPath = Path.Combine(_folder, "..", Path.GetFileName(_folder), "upgrade"),
+        };
+        Assert.Contains("is the path of Upgrade: give each a path of its own",
+            string.Join("; ", options.FindMistakes()), StringComparison.Ordinal);
+    }
+
+    [Fact]
     public async Task A_second_upgrade_object_with_the_same_path_in_one_process_is_refused()
     {
         Skip(EngineKind.Epoll);
