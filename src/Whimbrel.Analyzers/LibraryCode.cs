@@ -15,12 +15,12 @@ internal static class LibraryCode
         && (name == "Whimbrel" || name is "Whimbrel.Calls" or "Whimbrel.Datagrams" or "Whimbrel.Http"
             or "Whimbrel.Relays" or "Whimbrel.Kestrel" or "Whimbrel.Hosting" or "Whimbrel.Testing"
             or "Whimbrel.Cluster" or "Whimbrel.Cluster.Nats" or "Whimbrel.Cluster.Redis"
-            or "Whimbrel.Cluster.RabbitMq" or "Whimbrel.Acme");
+            or "Whimbrel.Cluster.RabbitMq" or "Whimbrel.Acme" or "Whimbrel.Dashboard");
 
     /// <summary>Returns whether a symbol is declared in a package that runs delegates and overrides on loops.</summary>
     internal static bool RunsOnLoops(ISymbol symbol) => IsOf(symbol)
         && symbol.ContainingAssembly.Name is not ("Whimbrel.Kestrel" or "Whimbrel.Hosting" or "Whimbrel.Testing"
-            or "Whimbrel.Acme");
+            or "Whimbrel.Acme" or "Whimbrel.Dashboard");
 
     /// <summary>
     /// Returns the parameter, property or event of a package that receives a delegate, through conversions and

@@ -193,6 +193,18 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         return new ClusterGroup(this, name);
     }
 
+    /// <summary>
+    /// The groups that this node keeps state for: those with members here, and those that were used lately, in no
+    /// particular order. Any thread; may be slightly outdated.
+    /// </summary>
+    public IEnumerable<ClusterGroup> Groups
+    {
+        get
+        {
+            foreach ((string name, _) in _groups) yield return new ClusterGroup(this, name);
+        }
+    }
+
     /// <summary>Reads the counters. Any thread.</summary>
     public ClusterCounters ReadCounters() => new(
         Volatile.Read(ref _published), Volatile.Read(ref _received), Volatile.Read(ref _missed),

@@ -22,6 +22,13 @@ public sealed class ClusterGroup
     public int LocalCount => _cluster.Find(Name)?.Count ?? 0;
 
     /// <summary>
+    /// The members on the current loop of this node, as <see cref="SessionGroup.MembersHere"/>. On a loop's thread
+    /// only.
+    /// </summary>
+    /// <exception cref="InvalidOperationException">The current thread is not a loop's thread.</exception>
+    public GroupMembers MembersHere => _cluster.Find(Name) is { } group ? group.MembersHere : default;
+
+    /// <summary>
     /// Number of members on all nodes; remote ones as last reported, delayed by some intervals. Members of a crashed
     /// node are counted until its lease expires. Without <see cref="ClusterOptions.PresenceInterval"/> the number on
     /// this node.

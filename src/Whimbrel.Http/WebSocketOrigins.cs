@@ -69,6 +69,13 @@ public sealed class WebSocketOrigins
         return new WebSocketOrigins(Rule.Listed, list);
     }
 
+    /// <summary>
+    /// Returns whether the rule accepts a request: it has no Origin, as those of programs, or one accepted Origin. For
+    /// handlers that change something and trust cookies or the network of the client (CSRF).
+    /// </summary>
+    /// <param name="request">Request of any method.</param>
+    public bool Accepts(HttpRequest request) => Judge(request) is null;
+
     /// <summary>Returns status and text for a rejected request; null if it is accepted.</summary>
     internal (int Status, string Text)? Judge(HttpRequest request)
     {

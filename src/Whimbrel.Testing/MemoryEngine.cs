@@ -134,7 +134,11 @@ public class MemoryEngine : Engine
 
     internal override void SessionBegan(Session session) => Watcher?.Began(session);
 
-    internal override void SessionEnded(Session session, CloseReason reason) => Watcher?.Ended(session, reason);
+    internal override void SessionEnded(Session session, CloseReason reason)
+    {
+        base.SessionEnded(session, reason);
+        Watcher?.Ended(session, reason);
+    }
 
     internal override void UserCodeThrew(Exception exception)
     {

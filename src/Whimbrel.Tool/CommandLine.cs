@@ -48,6 +48,9 @@ internal static class CommandLine
     private static readonly Option<string?> s_status = Value<string?>("--status", "PATH",
         "Open a Unix socket there for whimbrel top; a name that ends in .status is found by process id.", "a path",
         static text => text.Length > 0 ? text : null);
+    private static readonly Option<int?> s_dashboard = Value("--dashboard", "PORT",
+        "Show connections, groups, loops and notices in a page at http://127.0.0.1:PORT/whimbrel, for this machine.",
+        "a port from 0 to 65535", static text => Number(text, 0, 65535));
     private static readonly Option<string?> s_upgrade = Value<string?>("--upgrade", "PATH",
         "Take the listening sockets of the process that serves with the same path, which drains and ends; without one, "
             + "listen as usual. A Unix socket; Linux.", "a path", static text => text.Length > 0 ? text : null);
@@ -257,7 +260,7 @@ internal static class CommandLine
     };
 
     private static string CommonUsage => $"[--listen ADDRESS | --port N | --unix PATH] [--engine {s_engines}] [--loops "
-        + $"N] [--accept {s_schemes}] [--scheduling inline|pool] [--stats] [--status PATH] [--for SECONDS] [--tls "
+        + $"N] [--accept {s_schemes}] [--scheduling inline|pool] [--stats] [--status PATH] [--dashboard PORT] [--for SECONDS] [--tls "
         + $"[--cert FILE --key FILE | --pfx FILE] [--client-ca FILE]]";
 
     // ------------------------------------------------------------------ commands
@@ -282,7 +285,7 @@ internal static class CommandLine
     {
         Command command = new(kind.ToString().ToLowerInvariant(), description);
         foreach (Option option in (Option[])[s_listen, s_port, s_unix, s_engine,
-            s_loops, s_accept, s_scheduling, s_stats, s_status, s_upgrade, s_drain, s_for, s_tls, s_cert,
+            s_loops, s_accept, s_scheduling, s_stats, s_status, s_dashboard, s_upgrade, s_drain, s_for, s_tls, s_cert,
             s_key, s_pfx, s_password, s_passwordFile, s_clientCa, s_alpn, .. more])
             command.Add(option);
         command.Validators.Add(OneCertificate);
@@ -329,6 +332,7 @@ internal static class CommandLine
         {
             Deflates = kind == ServeKind.Ws && parsed.GetValue(s_deflate),
             StatusPath = parsed.GetValue(s_status),
+            DashboardPort = parsed.GetValue(s_dashboard),
             UpgradePath = parsed.GetValue(s_upgrade),
             DrainWindow = TimeSpan.FromSeconds(parsed.GetValue(s_drain) ?? 0),
             Cluster = kind == ServeKind.Chat ? parsed.GetValue(s_cluster) : null,

@@ -3,6 +3,8 @@ using System.Globalization;
 using System.Net;
 using System.Security.Cryptography;
 using System.Security.Cryptography.X509Certificates;
+using Whimbrel.Dashboard;
+using Whimbrel.Http;
 
 namespace Whimbrel.Tool;
 
@@ -36,6 +38,7 @@ internal static class ServeCommand
                 ? await service.Room!.JoinAsync(service.Server, broker, settings.Node)
                 : null;
             await service.Server.StartAsync();
+            await using HttpServer? dashboard = await StartDashboardAsync(settings.DashboardPort, engine);
             if (upgrade is not null) await upgrade.ReadyAsync();
             StopReport report = await ServeAsync(settings, service, own, stop, upgrade);
             if (report.IsComplete) code = ExitCode.Done;
@@ -53,6 +56,16 @@ internal static class ServeCommand
 
         if (engine is not null && !await DatagramRun.EndAsync(engine)) code = ExitCode.Failed;
         return code;
+    }
+
+    private static async Task<HttpServer?> StartDashboardAsync(int? port, Engine engine)
+    {
+        if (port is null) return null;
+        HttpServer web = new(new ServerOptions { Address = $"http://127.0.0.1:{port}", Engine = engine });
+        web.AddDashboard();
+        await web.StartAsync();
+        await Console.Error.WriteLineAsync($"dashboard at http://{web.EndPoint}/whimbrel");
+        return web;
     }
 
     private static async Task<StopReport> ServeAsync(ServeSettings settings, Service service,

@@ -18,6 +18,9 @@ internal sealed record ServeSettings(ServeKind Kind, string Address, EngineKind 
     /// <summary>Path of the status socket, or null.</summary>
     internal string? StatusPath { get; init; }
 
+    /// <summary>Port of the dashboard on this machine, 0 for a free one, or null for none.</summary>
+    internal int? DashboardPort { get; init; }
+
     /// <summary>Path of the upgrade, or null.</summary>
     internal string? UpgradePath { get; init; }
 

@@ -25,6 +25,7 @@ public partial class PackedTests(PackedFeed feed)
         ["Whimbrel.Cluster.RabbitMq"] = ["RabbitMQ.Client", "Whimbrel.Cluster"],
         ["Whimbrel.Cluster.Redis"] = ["Whimbrel.Cluster"],
         ["Whimbrel.Compat"] = ["Whimbrel", "Whimbrel.Datagrams", "Whimbrel.Http"],
+        ["Whimbrel.Dashboard"] = ["Whimbrel", "Whimbrel.Cluster", "Whimbrel.Http"],
         ["Whimbrel.Datagrams"] = ["Whimbrel"],
         ["Whimbrel.Hosting"] = ["Microsoft.Extensions.Diagnostics.HealthChecks",
             "Microsoft.Extensions.Hosting.Abstractions", "Whimbrel", "Whimbrel.Cluster", "Whimbrel.Http"],
@@ -37,7 +38,8 @@ public partial class PackedTests(PackedFeed feed)
     };
 
     // Packages that access internals of their dependencies, so that only one version of these fits.
-    private static readonly string[] _ofOneVersion = ["Whimbrel.Calls", "Whimbrel.Datagrams", "Whimbrel.Testing"];
+    private static readonly string[] _ofOneVersion = ["Whimbrel.Calls", "Whimbrel.Dashboard", "Whimbrel.Datagrams",
+        "Whimbrel.Testing"];
 
     private static readonly string[] _precompiled = ["Whimbrel", "Whimbrel.Calls", "Whimbrel.Datagrams",
         "Whimbrel.Http"];

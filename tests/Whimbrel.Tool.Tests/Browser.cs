@@ -69,6 +69,11 @@ internal sealed class Browser : IAsyncDisposable
             await EvaluateAsync($"new Promise(done => {{ const look = () => {{ if ({condition}) done(true); else "
                 + $"setTimeout(look, 20); }}; look(); }})");
         }
+        catch (InvalidOperationException e) when (e.Message.Contains("navigated", StringComparison.Ordinal))
+        {
+            // The wait belonged to the page before.
+            await UntilAsync(condition);
+        }
         catch (TimeoutException)
         {
             throw new TimeoutException($"The page never came to: {condition}");

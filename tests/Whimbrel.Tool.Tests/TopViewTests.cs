@@ -11,7 +11,7 @@ public class TopViewTests
     private static TopLoop Loop(int index, int times) => new()
     {
         Index = index, Connections = 3, Turns = 1000 * times, EmptyTurns = 250 * times, Completions = 2500 * times,
-        Wakes = 5 * times, Sends = 100 * times,
+        Wakes = 5 * times, Sends = 100 * times, CpuMs = 500 * times,
         BytesReceived = 2048 * times, BytesSent = 102_400 * times, BytesPending = 1536, Timers = 7, BlockedTurns = 1,
     };
 
@@ -53,14 +53,37 @@ public class TopViewTests
                 "SLOWEST                          SESSION  LOOP     QUEUED  OF LIMIT",
                 "10.0.0.1:5000                         17     1    3.0 KiB      75 %",
                 "",
-                " LOOP    CONNS   TURNS/S   EMPTY  PER TURN   WAKES/S       IN/S      OUT/S   PER SEND     QUEUED  "
-                + "TIMERS  BLOCKED",
-                "    0        3       500    25 %       2.5       2.5    1.0 KiB   50.0 KiB    1.0 KiB    1.5 "
-                + "KiB       7        1",
-                "    1        3       500    25 %       2.5       2.5    1.0 KiB   50.0 KiB    1.0 KiB    1.5 "
-                + "KiB       7        1",
+                " LOOP    CONNS     CPU   TURNS/S   EMPTY  PER TURN   WAKES/S       IN/S      OUT/S   PER SEND     "
+                + "QUEUED  TIMERS  BLOCKED",
+                "    0        3  25.0 %       500    25 %       2.5       2.5    1.0 KiB   50.0 KiB    1.0 KiB    "
+                + "1.5 KiB       7        1",
+                "    1        3  25.0 %       500    25 %       2.5       2.5    1.0 KiB   50.0 KiB    1.0 KiB    "
+                + "1.5 KiB       7        1",
             ],
             screen);
+    }
+
+    [Fact]
+    public void Groups_and_the_last_three_notices_are_shown_without_control_characters()
+    {
+        DateTimeOffset at = new(2026, 5, 4, 3, 2, 1, TimeSpan.Zero);
+        TopSnapshot now = Snapshot(2) with
+        {
+            Servers = [Server(2) with
+            {
+                GroupCount = 7, Groups = [new TopGroup { Name = "blue\e[31m", Members = 1200 }, null],
+            }],
+            Notices = [null, .. Enumerable.Range(0, 5).Select(i => new TopNotice
+            {
+                At = at.AddSeconds(-i), Message = $"number {i}", Page = "slow-consumer.md"
+            })],
+        };
+        var screen = TopView.Screen(Snapshot(1), now, 200, 50);
+        Assert.Equal("  7 groups: blue?[31m (1,200)", screen[4]);
+        Assert.Equal(
+            ["LAST NOTICES", "03:02:01Z number 0 (whimbrel explain slow-consumer)",
+                "03:02:00Z number 1 (whimbrel explain slow-consumer)",
+                "03:01:59Z number 2 (whimbrel explain slow-consumer)"], screen[^4..]);
     }
 
     [Fact]
@@ -69,7 +92,7 @@ public class TopViewTests
         var first = TopView.Screen(null, Snapshot(1), 200, 50);
         Assert.Equal("127.0.0.1:1111                       6       -      6         -         -         -   3.0 "
             + "KiB     4        5", first[3]);
-        Assert.Equal("    0        3         -       -         -         -          -          -          -    1.5 "
+        Assert.Equal("    0        3       -         -       -         -         -          -          -          -    1.5 "
             + "KiB       7        1", first[9]);
         Assert.Equal(first[2..], TopView.Screen(Snapshot(1) with { Pid = 41 }, Snapshot(1), 200, 50)[2..]);
         Assert.Equal(first[3],

@@ -36,6 +36,9 @@ internal sealed record TopLoop
     /// <summary>Connections with TLS state in native memory.</summary>
     public int TlsConnections { get; init; }
 
+    /// <summary>Time of the loop's thread on a cpu; null if the server's system does not report it.</summary>
+    public long? CpuMs { get; init; }
+
     /// <summary>Callback that blocks the loop, or null.</summary>
     public string? Running { get; init; }
 }

@@ -39,6 +39,11 @@ internal sealed record TopServer
 
     public TopSlow[] Slowest { get; init; } = [];
 
+    public int GroupCount { get; init; }
+
+    /// <summary>The groups with the most members; null from an older server.</summary>
+    public TopGroup?[]? Groups { get; init; }
+
     /// <summary>Number of connections that were closed at once.</summary>
     internal long TurnedAway => Rejected + Refused + Shed;
 
@@ -59,4 +64,12 @@ internal sealed record TopSlow
     public long BytesPending { get; init; }
 
     public long LimitBytes { get; init; }
+}
+
+/// <summary>A group of a server.</summary>
+internal sealed record TopGroup
+{
+    public string? Name { get; init; }
+
+    public int Members { get; init; }
 }

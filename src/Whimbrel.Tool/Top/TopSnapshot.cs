@@ -23,6 +23,9 @@ internal sealed record TopSnapshot
 
     public int ServersLeftOut { get; init; }
 
+    /// <summary>The last diagnostic events, the newest first.</summary>
+    public TopNotice?[]? Notices { get; init; }
+
     /// <summary>Parses a line. Returns null for other text, and for an unknown version, which is returned
     /// too.</summary>
     internal static TopSnapshot? Read(ReadOnlySpan<byte> line, out int version)
@@ -64,4 +67,15 @@ internal sealed record TopEngine
 
     /// <summary>Memory that the C allocator of the process has given out; 0 if it does not report it.</summary>
     public long HeapUsedBytes { get; init; }
+}
+
+/// <summary>A diagnostic event in a snapshot.</summary>
+internal sealed record TopNotice
+{
+    public DateTimeOffset At { get; init; }
+
+    public string? Message { get; init; }
+
+    /// <summary>Page below docs/symptoms.</summary>
+    public string? Page { get; init; }
 }

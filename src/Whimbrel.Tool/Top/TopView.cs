@@ -14,6 +14,7 @@ internal static class TopView
         AddServers(lines, span);
         AddSlowest(lines, now);
         AddLoops(lines, span);
+        AddNotices(lines, now);
         int most = Math.Max(1, height);
         if (lines.Count > most)
         {
@@ -92,11 +93,15 @@ internal static class TopView
             if (server.Tls)
                 lines.Add($"  TLS: {span.Rate(earlier?.TlsHandshakes, server.TlsHandshakes)} handshakes/s, "
                     + $"{Count(server.TlsFailed)} failed");
+            if (server.GroupCount > 0) lines.Add($"  {Count(server.GroupCount)} groups: {LargestGroups(server)}");
         }
 
         if (span.Now.ServersLeftOut > 0) lines.Add($"({Count(span.Now.ServersLeftOut)} more servers)");
         lines.Add("");
     }
+
+    private static string LargestGroups(TopServer server) => string.Join(", ",
+        (server.Groups ?? []).OfType<TopGroup>().Select(static g => $"{g.Name} ({Count(g.Members)})"));
 
     private static string NameOf(TopServer server)
     {
@@ -125,8 +130,8 @@ internal static class TopView
 
     private static void AddLoops(List<string> lines, Span span)
     {
-        lines.Add(Row("LOOP", 5, "CONNS", 9, "TURNS/S", 10, "EMPTY", 8, "PER TURN", 10, "WAKES/S", 10, "IN/S", 11,
-            "OUT/S", 11, "PER SEND", 11, "QUEUED", 11, "TIMERS", 8, "BLOCKED", 9));
+        lines.Add(Row("LOOP", 5, "CONNS", 9, "CPU", 8, "TURNS/S", 10, "EMPTY", 8, "PER TURN", 10, "WAKES/S", 10, "IN/S",
+            11, "OUT/S", 11, "PER SEND", 11, "QUEUED", 11, "TIMERS", 8, "BLOCKED", 9));
         for (int i = 0; i < span.Now.Loops.Length; i++)
         {
             TopLoop loop = span.Now.Loops[i];
@@ -134,7 +139,8 @@ internal static class TopView
             long turns = loop.Turns - (earlier?.Turns ?? loop.Turns),
                 sends = loop.Sends - (earlier?.Sends ?? loop.Sends);
             lines.Add(Row(
-                Count(loop.Index), 5, Count(loop.Connections), 9, span.Rate(earlier?.Turns, loop.Turns), 10,
+                Count(loop.Index), 5, Count(loop.Connections), 9, span.Share(earlier?.CpuMs, loop.CpuMs), 8,
+                span.Rate(earlier?.Turns, loop.Turns), 10,
                 Ratio((loop.EmptyTurns - (earlier?.EmptyTurns ?? 0)) * 100.0, turns, "0' %'"),
                 8, Ratio(loop.Completions - (earlier?.Completions ?? 0), turns, "0.0"), 10,
                 span.Rate(earlier?.Wakes, loop.Wakes), 10,
@@ -144,6 +150,18 @@ internal static class TopView
                 UnitText.RoundBytes(loop.BytesPending), 11, Count(loop.Timers), 8, Count(loop.BlockedTurns), 9));
             if (loop.Running is { } running) lines.Add($"      blocked by {running}");
         }
+    }
+
+    private static void AddNotices(List<string> lines, TopSnapshot now)
+    {
+        TopNotice[] notices = [.. (now.Notices ?? []).OfType<TopNotice>().Take(3)];
+        if (notices.Length == 0) return;
+        lines.Add("");
+        lines.Add("LAST NOTICES");
+        foreach (TopNotice notice in notices)
+            lines.Add(string.Create(CultureInfo.InvariantCulture,
+                $"{notice.At.UtcDateTime:HH:mm:ss}Z {notice.Message} (whimbrel explain "
+                + $"{Path.GetFileNameWithoutExtension(notice.Page)})"));
     }
 
     private static string Ratio(double part, long whole, string format) =>
@@ -194,6 +212,12 @@ internal static class TopView
 
         internal string Bytes(long? earlier, long later) =>
             PerSecond(earlier, later) is { } rate ? UnitText.RoundBytes((long)rate) : "-";
+
+        /// <summary>Formats milliseconds on a cpu as a part of the time.</summary>
+        internal string Share(long? earlierMs, long? laterMs) =>
+            laterMs is { } later && PerSecond(earlierMs, later) is { } rate
+                ? (rate / 10).ToString("0.0' %'", CultureInfo.InvariantCulture)
+                : "-";
 
         internal string OfServers(Func<TopServer, long> number) => Rate(Before is null ? null : 0, Difference(number));
 

@@ -58,6 +58,11 @@ public enum DiagnosticEventKind
     /// (<see cref="ProcessUpgrade"/>).
     /// </summary>
     Upgrade,
+
+    /// <summary>
+    /// An action of a dashboard (its audit line), or a request to a dashboard that was rejected.
+    /// </summary>
+    Dashboard,
 }
 
 /// <summary>

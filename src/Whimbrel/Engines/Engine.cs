@@ -957,9 +957,13 @@ public class Engine : IAsyncDisposable
     /// <summary>Context for hooks, which return nothing. See <see cref="CallbackScope"/>.</summary>
     internal CallbackContext CallbackContext => field ??= new CallbackContext(this);
 
+    /// <summary>The last diagnostic events of this engine, for status socket and dashboard.</summary>
+    internal RecentNotices RecentNotices { get; } = new();
+
     internal void Report(DiagnosticEvent notice, Action<DiagnosticEvent>? handler = null)
     {
         WhimbrelEventSource.Log.DiagnosticEvent(notice.Kind.ToString(), notice.Message, notice.Page);
+        RecentNotices.Add(UtcNow, notice);
         try
         {
             if ((handler ?? Options.OnDiagnosticEvent) is not { } told)
@@ -993,9 +997,13 @@ public class Engine : IAsyncDisposable
     }
 
     /// <summary>Called where the session's callbacks run, after its last callback.</summary>
-    internal virtual void SessionEnded(Session session, CloseReason reason)
-    {
-    }
+    internal virtual void SessionEnded(Session session, CloseReason reason) => SessionHasEnded?.Invoke(session, reason);
+
+    /// <summary>
+    /// Raised after the last callback of each session, on the thread of that callback. For observers that are part of
+    /// the library: a handler neither blocks nor throws.
+    /// </summary>
+    internal event Action<Session, CloseReason>? SessionHasEnded;
 
     /// <summary>Called when user code (an override, a factory and so on) threw and the exception was caught.</summary>
     internal virtual void UserCodeThrew(Exception exception) => Interlocked.Increment(ref _userExceptions);

@@ -41,6 +41,14 @@ public abstract partial class Loop
     private int _threadId;
 
     /// <summary>
+    /// Milliseconds that the loop's thread has been on a cpu; null if the system does not report it. Any thread; reads
+    /// two files of /proc.
+    /// </summary>
+    internal long? CpuMs => Linux.ThreadTimes.TryRead(Volatile.Read(ref _threadId), out Linux.ThreadTimes times)
+        ? times.CpuMs
+        : null;
+
+    /// <summary>
     /// Called before user code that is not a callback of a session or handler. <see cref="LeaveWork"/> follows.
     /// </summary>
     internal void EnterWork(string name, object? subject = null)

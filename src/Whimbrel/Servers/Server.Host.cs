@@ -15,6 +15,9 @@ public partial class Server
     /// <summary>State of one start of the server, as seen by its connections.</summary>
     internal sealed class Host : ConnectionHost
     {
+        // tidy: allowed because it is incremented once for each start of a server
+        private static long s_lastId;
+
         // Read within the same call: name of the code that threw the exception which OnError receives.
         [ThreadStatic]
         private static string? t_threw;
@@ -65,6 +68,9 @@ public partial class Server
                 : Placement.RoundRobin;
             RenewAcceptLimit();
         }
+
+        /// <summary>Number of this start, unique in the process. For status socket and dashboard.</summary>
+        internal long Id { get; } = Interlocked.Increment(ref s_lastId);
 
         internal AcceptScheme Scheme { get; }
 
@@ -146,6 +152,18 @@ public partial class Server
         }
 
         internal Session? Find(long id) => _byId.GetValueOrDefault(id);
+
+        /// <summary>
+        /// Enumerates the connected sessions without a lock. Any thread; sessions that begin or end in the meantime may
+        /// or may not be included.
+        /// </summary>
+        internal IEnumerable<Session> Connected
+        {
+            get
+            {
+                foreach ((_, Session session) in _byId) yield return session;
+            }
+        }
 
         // -------------------------------------------------------------- accepting, on the listener's loop
 

@@ -1,6 +1,7 @@
 using System.Buffers;
 using System.Net;
 using System.Text.Json;
+using Whimbrel.Diagnostics;
 using Whimbrel.Linux;
 
 namespace Whimbrel;
@@ -21,8 +22,11 @@ internal static class StatusSnapshot
 
     internal const int MostServers = 32;
     internal const int MostSlow = 10;
+    internal const int MostGroups = 5;
+    internal const int MostNotices = 10;
     private const int MostAddresses = 4;
     private const int MostText = 200;
+    private const int MostNoticeText = 500;
 
     /// <summary>
     /// Returns the current state. Any thread; reads values that other threads write, without waiting.
@@ -33,19 +37,26 @@ internal static class StatusSnapshot
         using (Utf8JsonWriter json = new(buffer))
         {
             json.WriteStartObject();
-            json.WriteNumber("whimbrel", Version);
-            json.WriteNumber("pid", Environment.ProcessId);
-            json.WriteNumber("timeMs", engine.NowMs);
-            WriteEngine(json, engine);
-            json.WriteStartArray("loops");
-            for (int i = 0; i < engine.LoopCount; i++) WriteLoop(json, engine.GetLoop(i));
-            json.WriteEndArray();
-            WriteServers(json, ServerMetrics.ServersOf(engine));
+            WriteFields(json, engine);
+            WriteNotices(json, engine);
             json.WriteEndObject();
         }
 
         buffer.Write("\n"u8);
         return buffer.WrittenSpan.ToArray();
+    }
+
+    /// <summary>Writes the fields without the diagnostic events, which the dashboard shows in full.</summary>
+    internal static void WriteFields(Utf8JsonWriter json, Engine engine)
+    {
+        json.WriteNumber("whimbrel", Version);
+        json.WriteNumber("pid", Environment.ProcessId);
+        json.WriteNumber("timeMs", engine.NowMs);
+        WriteEngine(json, engine);
+        json.WriteStartArray("loops");
+        for (int i = 0; i < engine.LoopCount; i++) WriteLoop(json, engine.GetLoop(i));
+        json.WriteEndArray();
+        WriteServers(json, ServerMetrics.ServersOf(engine));
     }
 
     private static void WriteEngine(Utf8JsonWriter json, Engine engine)
@@ -88,6 +99,7 @@ internal static class StatusSnapshot
         json.WriteNumber("blockBytes", loop.Blocks.HeldBytes);
         json.WriteNumber("engineBytes", Volatile.Read(ref loop.Counters.EngineBytes));
         json.WriteNumber("tlsConnections", loop.NativeTlsCount);
+        if (loop.CpuMs is { } cpu) json.WriteNumber("cpuMs", cpu);
         List<UnfinishedCall> running = [];
         loop.AddUnfinishedTurn(running);
         if (running.Count > 0) json.WriteString("running", Short(running[0].What));
@@ -109,6 +121,7 @@ internal static class StatusSnapshot
         ServerCounters counters = host.ReadCounters();
         SlowSession[] slowest = host.FindSlowest(MostSlow, out long pending);
         json.WriteStartObject();
+        json.WriteNumber("id", host.Id);
         json.WriteStartArray("addresses");
         foreach (EndPoint endPoint in server.EndPoints.Take(MostAddresses)) json.WriteStringValue(TextOf(endPoint));
         json.WriteEndArray();
@@ -136,7 +149,55 @@ internal static class StatusSnapshot
         json.WriteStartArray("slowest");
         foreach (SlowSession slow in slowest) WriteSlow(json, slow);
         json.WriteEndArray();
+        WriteGroups(json, server.Groups);
         json.WriteEndObject();
+    }
+
+    private static void WriteGroups(Utf8JsonWriter json, NamedGroups groups)
+    {
+        json.WriteNumber("groupCount", groups.Count);
+        json.WriteStartArray("groups");
+        foreach (SessionGroup group in Largest(groups, MostGroups))
+        {
+            json.WriteStartObject();
+            json.WriteString("name", Short(group.Name));
+            json.WriteNumber("members", group.Count);
+            json.WriteEndObject();
+        }
+
+        json.WriteEndArray();
+    }
+
+    /// <summary>Returns the groups with the most members, the largest first.</summary>
+    private static SessionGroup[] Largest(NamedGroups groups, int most)
+    {
+        // The smallest group is the next to be removed.
+        PriorityQueue<SessionGroup, int> found = new();
+        foreach (SessionGroup group in groups)
+        {
+            if (found.Count < most) found.Enqueue(group, group.Count);
+            else found.EnqueueDequeue(group, group.Count);
+        }
+
+        SessionGroup[] largest = new SessionGroup[found.Count];
+        for (int i = largest.Length - 1; i >= 0; i--) largest[i] = found.Dequeue();
+        return largest;
+    }
+
+    private static void WriteNotices(Utf8JsonWriter json, Engine engine)
+    {
+        json.WriteStartArray("notices");
+        foreach (RecentNotice notice in engine.RecentNotices.Read().Take(MostNotices))
+        {
+            json.WriteStartObject();
+            json.WriteString("at", notice.At);
+            json.WriteString("kind", notice.Kind.ToString());
+            json.WriteString("message", Short(notice.Message, MostNoticeText));
+            json.WriteString("page", notice.Page);
+            json.WriteEndObject();
+        }
+
+        json.WriteEndArray();
     }
 
     private static void WriteSlow(Utf8JsonWriter json, SlowSession slow)
@@ -151,7 +212,7 @@ internal static class StatusSnapshot
     }
 
     /// <summary>Returns the text of an end point, which may be a class of the application and throw.</summary>
-    private static string TextOf(EndPoint? endPoint)
+    internal static string TextOf(EndPoint? endPoint)
     {
         try
         {
@@ -163,5 +224,5 @@ internal static class StatusSnapshot
         }
     }
 
-    private static string Short(string text) => text.Length <= MostText ? text : text[..MostText];
+    private static string Short(string text, int most = MostText) => text.Length <= most ? text : text[..most];
 }

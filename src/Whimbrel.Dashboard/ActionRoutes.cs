@@ -1,0 +1,130 @@
+using System.Globalization;
+using Whimbrel.Http;
+
+namespace Whimbrel.Dashboard;
+
+/// <summary>
+/// Actions: <c>POST disconnect/ID</c>, <c>abort/ID</c>, <c>drain/SERVER</c>, <c>reload/SERVER</c>. Each one that is
+/// allowed is reported as a diagnostic event of its server, before and, if it takes time, after it.
+/// </summary>
+internal sealed class ActionRoutes(DashboardOptions options, DashboardAccess access)
+{
+    internal void AddTo(HttpRouteGroup inside)
+    {
+        inside.Post("/disconnect/{id}", (request, response) => End(request, response, isAbort: false));
+        inside.Post("/abort/{id}", (request, response) => End(request, response, isAbort: true));
+        inside.Post("/drain/{id}", Drain);
+        inside.Post("/reload/{id}", ReloadAsync);
+    }
+
+    private void End(HttpRequest request, HttpResponse response, bool isAbort)
+    {
+        if (!IsAllowed(request, response, DashboardActions.Disconnect)) return;
+        if (GroupQuestion.FindSession(EnginesOf(request), IdOf(request)) is not { Server: { } server } session)
+        {
+            response.Fail(404, "There is no such connection: it has ended");
+            return;
+        }
+
+        // Reported first: the session's own callbacks may report more.
+        Report(server, request, $"{(isAbort ? "reset" : "closed")} {session.DisplayName} (session {session.Id:x}, peer "
+            + $"{StatusSnapshot.TextOf(session.RemoteEndPoint)})");
+        if (isAbort) session.Abort();
+        else session.Close();
+        response.Empty(202);
+    }
+
+    private void Drain(HttpRequest request, HttpResponse response)
+    {
+        if (!IsAllowed(request, response, DashboardActions.Drain)) return;
+        if (GroupQuestion.FindServer(EnginesOf(request), IdOf(request)) is not { } server)
+        {
+            response.Fail(404, "There is no such server: it has stopped");
+            return;
+        }
+
+        string who = DashboardAccess.PeerOf(request), address = AddressOf(server);
+        Report(server, request, $"began to drain the server at {address} with {server.SessionCount} sessions");
+        response.Empty(202);
+        _ = DrainAsync(server, who, address);
+    }
+
+    private static async Task DrainAsync(Server server, string who, string address)
+    {
+        string result;
+        try
+        {
+            result = (await server.StopAsync().ConfigureAwait(false)).ToString();
+        }
+        catch (Exception e)
+        {
+            // For example the engine has been disposed in the meantime.
+            result = e.Message;
+        }
+
+        server.Report(new DiagnosticEvent(DiagnosticEventKind.Dashboard,
+            $"Dashboard: the server at {address}, which {who} began to drain, has stopped: {result}.",
+            DashboardSite.SymptomPage));
+    }
+
+    private async Task ReloadAsync(HttpRequest request, HttpResponse response)
+    {
+        if (!IsAllowed(request, response, DashboardActions.ReloadCertificate)) return;
+        if (GroupQuestion.FindServer(EnginesOf(request), IdOf(request)) is not { } server)
+        {
+            response.Fail(404, "There is no such server: it has stopped");
+            return;
+        }
+
+        TlsCertificate[] certificates = CertificatesOf(server);
+        if (certificates.Length == 0)
+        {
+            response.Fail(409, "This server has no certificate files of TlsOptions.Certificate or Names");
+            return;
+        }
+
+        try
+        {
+            await Task.Run(() => Array.ForEach(certificates, static certificate => certificate.Reload()))
+                .ConfigureAwait(false);
+        }
+        catch (Exception e)
+        {
+            Report(server, request, $"could not load the certificate of {AddressOf(server)} again: {e.Message}");
+            response.Fail(409, $"The certificate in use stays: {e.Message}");
+            return;
+        }
+
+        Report(server, request, $"loaded the certificate of {AddressOf(server)} again: "
+            + string.Join(", ", certificates.Select(static c =>
+                $"{c.Source}, until {c.Current.NotAfter.ToUniversalTime():u}")));
+        response.Text("loaded");
+    }
+
+    // ------------------------------------------------------------------ parts
+
+    private bool IsAllowed(HttpRequest request, HttpResponse response, DashboardActions action)
+    {
+        if ((options.Actions & action) != 0) return true;
+        access.Refuse(request, response, action.ToString(), $"The action {action} is off. Enable it with "
+            + $"DashboardOptions.Actions = DashboardActions.{action}");
+        return false;
+    }
+
+    private IEnumerable<Engine> EnginesOf(HttpRequest request) =>
+        [request.Session.Loop.Engine, .. options.Engines.Where(e => !ReferenceEquals(e, request.Session.Loop.Engine))];
+
+    private static long IdOf(HttpRequest request) =>
+        long.TryParse(request.Route["id"], NumberStyles.None, CultureInfo.InvariantCulture, out long id) ? id : -1;
+
+    private static TlsCertificate[] CertificatesOf(Server server) => server.Options.Tls is not { } tls
+        ? []
+        : [.. ((TlsOptions[])[tls, .. tls.Names.Values]).Select(static t => t.Certificate).OfType<TlsCertificate>()
+            .Distinct()];
+
+    private static string AddressOf(Server server) => StatusSnapshot.TextOf(server.EndPoint);
+
+    private static void Report(Server server, HttpRequest request, string what) =>
+        server.Report(new DiagnosticEvent(DiagnosticEventKind.Dashboard,
+            $"Dashboard: {DashboardAccess.PeerOf(request)} {what}.", DashboardSite.SymptomPage));
+}
