@@ -51,7 +51,7 @@ internal sealed class DashboardAccess
     /// <summary>Filter of all routes except the page, its style and the login.</summary>
     internal void RequireLogin(HttpRequest request, HttpResponse response)
     {
-        if (LoginEnd(request) is not null) return;
+        if (IsLoggedIn(request)) return;
         ReadOnlySpan<byte> field = request[HttpField.Authorization];
         if (field.StartsWith(Bearer))
         {
@@ -63,12 +63,9 @@ internal sealed class DashboardAccess
         response.Fail(401, "Log in at the page of the dashboard, or send \"Authorization: Bearer TOKEN\"");
     }
 
-    /// <summary>Returns the end of a request's login; a distant one if none is needed; null without a login.</summary>
-    internal DateTimeOffset? LoginEnd(HttpRequest request)
-    {
-        if (_token is null) return DateTimeOffset.MaxValue;
-        return _cookie.EndOf(request.Cookies[CookieName(request)], NowOf(request));
-    }
+    /// <summary>True if a request has the cookie of a login, or none is needed.</summary>
+    internal bool IsLoggedIn(HttpRequest request) =>
+        _token is null || _cookie.IsValid(request.Cookies[CookieName(request)], NowOf(request));
 
     /// <summary>Checks a token. Returns status and text for a rejected one, otherwise null.</summary>
     internal (int Status, string Text)? JudgeToken(HttpRequest request, ReadOnlySpan<byte> given)

@@ -35,7 +35,9 @@ public sealed class DashboardOptions
     /// </summary>
     public TimeSpan Interval { get; init; } = TimeSpan.FromSeconds(1);
 
-    /// <summary>Maximum number of viewers, 1 to 100. A further one is told to try again later. Default 8.</summary>
+    /// <summary>
+    /// Maximum number of viewers, 1 to 100. A further one is closed with 1013 (try again later). Default 8.
+    /// </summary>
     public int MaxViewers { get; init; } = 8;
 
     /// <summary>Engines to show besides the engine of the server that has the dashboard. Default none.</summary>

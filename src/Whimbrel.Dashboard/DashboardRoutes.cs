@@ -8,7 +8,7 @@ public static class DashboardRoutes
     /// <summary>
     /// Adds a page that shows all servers, connections, groups, loops and diagnostic events of the server's engine.
     /// Without options it answers clients of the own machine only (by <c>localhost</c>, <c>127.0.0.1</c> or
-    /// <c>[::1]</c>), and changes nothing. While nobody looks, nothing is sampled.
+    /// <c>[::1]</c>), and changes nothing. Without a viewer nothing is sampled.
     /// </summary>
     /// <param name="routes">A server, or a group of its routes.</param>
     /// <param name="path">Path of the page, without parameters. Default <c>/whimbrel</c>.</param>

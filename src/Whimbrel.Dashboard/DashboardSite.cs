@@ -36,7 +36,7 @@ internal sealed class DashboardSite
         // Links are relative to the page, so that a proxy may change the path before it.
         _folder = group.Prefix.Length == 0 ? "" : $"{group.Prefix[(group.Prefix.LastIndexOf('/') + 1)..]}/";
         group.Use(_access.Check);
-        byte[] page = PageOf("dashboard.html", "");
+        byte[] page = PageOf("dashboard.html", _folder, "");
         group.Get("/", (request, response) => AnswerPage(request, response, page));
         AddAsset(group, "dashboard.css", "text/css; charset=utf-8");
         group.Post("/login", LogIn);
@@ -47,22 +47,22 @@ internal sealed class DashboardSite
         AddAsset(inside, "dashboard.js", "text/javascript; charset=utf-8");
         AddAsset(inside, "views.js", "text/javascript; charset=utf-8");
         inside.Get("/help/{page}", Explain);
-        inside.WebSocket("/live",
-            request => new ViewerSession(_viewers, _access.LoginEnd(request) ?? DateTimeOffset.MaxValue),
+        inside.WebSocket("/live", (socket, stop) => new Viewer(_viewers, socket).RunAsync(stop),
             new WebSocketOptions { MessageLimitBytes = View.MostBytes, Origins = _options.Origins });
         new ActionRoutes(_options, _access).AddTo(inside);
     }
 
     private void AnswerPage(HttpRequest request, HttpResponse response, byte[] page)
     {
-        if (_access.LoginEnd(request) is null) AnswerLogin(response, "");
+        if (!_access.IsLoggedIn(request)) AnswerLogin(response, _folder, "");
         else response.Bytes(page, Html);
     }
 
     /// <param name="response">Response of the request.</param>
+    /// <param name="folder">Path of the other routes, relative to that of the request.</param>
     /// <param name="message">Text of this program, without markup; empty for none.</param>
-    private void AnswerLogin(HttpResponse response, string message) =>
-        response.Bytes(PageOf("login.html", message), Html);
+    private static void AnswerLogin(HttpResponse response, string folder, string message) =>
+        response.Bytes(PageOf("login.html", folder, message), Html);
 
     private void LogIn(HttpRequest request, HttpResponse response)
     {
@@ -85,7 +85,8 @@ internal sealed class DashboardSite
         {
             response.Status = wrong.Status;
             if (wrong.Status == 429) response.Add("Retry-After", "60");
-            AnswerLogin(response, wrong.Text);
+            // This address is one level below the page.
+            AnswerLogin(response, "", wrong.Text);
             return;
         }
 
@@ -117,8 +118,8 @@ internal sealed class DashboardSite
         group.Get($"/{name}", (_, response) => response.Bytes(asset, contentType));
     }
 
-    private byte[] PageOf(string name, string message) => Encoding.UTF8.GetBytes(
-        Encoding.UTF8.GetString(Resource($"page/{name}")!).Replace("{folder}", WebUtility.HtmlEncode(_folder),
+    private static byte[] PageOf(string name, string folder, string message) => Encoding.UTF8.GetBytes(
+        Encoding.UTF8.GetString(Resource($"page/{name}")!).Replace("{folder}", WebUtility.HtmlEncode(folder),
                 StringComparison.Ordinal)
             .Replace("{message}", message, StringComparison.Ordinal));
 

@@ -29,7 +29,7 @@ internal sealed class GroupQuestion
     }
 
     /// <summary>Returns the question of a page's view, or null.</summary>
-    internal static GroupQuestion? For(ViewerSession viewer, Engine[] engines, IReadOnlyList<Cluster> clusters)
+    internal static GroupQuestion? For(Viewer viewer, Engine[] engines, IReadOnlyList<Cluster> clusters)
     {
         View view = viewer.View;
         if (view.Kind == ViewKind.Connection)

@@ -22,19 +22,18 @@ internal sealed class LoginCookie
         return $"{end}.{SignatureOf(end)}";
     }
 
-    /// <summary>Returns the end of the login, or null if the value is not valid now.</summary>
-    internal DateTimeOffset? EndOf(string? value, DateTimeOffset now)
+    /// <summary>Returns whether a value was made by this object and has not ended.</summary>
+    internal bool IsValid(string? value, DateTimeOffset now)
     {
-        if (value is null || value.Length > MostText) return null;
+        if (value is null || value.Length > MostText) return false;
         int dot = value.IndexOf('.', StringComparison.Ordinal);
-        if (dot <= 0) return null;
+        if (dot <= 0) return false;
         string end = value[..dot];
         if (!CryptographicOperations.FixedTimeEquals(Encoding.UTF8.GetBytes(value[(dot + 1)..]),
                 Encoding.UTF8.GetBytes(SignatureOf(end))))
-            return null;
-        DateTimeOffset until =
-            DateTimeOffset.FromUnixTimeSeconds(long.Parse(end, NumberStyles.None, CultureInfo.InvariantCulture));
-        return until > now ? until : null;
+            return false;
+        long until = long.Parse(end, NumberStyles.None, CultureInfo.InvariantCulture);
+        return until > now.ToUnixTimeSeconds();
     }
 
     private string SignatureOf(string end) =>

@@ -42,13 +42,13 @@ internal sealed class Sampler : IDisposable
     /// <summary>
     /// Samples once and sends. Returns the time that this took, without waits for loops. Never fails.
     /// </summary>
-    internal async Task<TimeSpan> UpdateAsync(ViewerSession[] viewers)
+    internal async Task<TimeSpan> UpdateAsync(Viewer[] viewers)
     {
         long begin = Stopwatch.GetTimestamp();
         try
         {
-            Dictionary<ViewerSession, GroupQuestion> questions = [];
-            foreach (ViewerSession viewer in viewers)
+            Dictionary<Viewer, GroupQuestion> questions = [];
+            foreach (Viewer viewer in viewers)
             {
                 if (GroupQuestion.For(viewer, _engines, _options.Clusters) is { } question)
                     questions[viewer] = question;
@@ -68,23 +68,23 @@ internal sealed class Sampler : IDisposable
         return Stopwatch.GetElapsedTime(begin);
     }
 
-    private void SendAll(ViewerSession[] viewers, Dictionary<ViewerSession, GroupQuestion> questions)
+    private void SendAll(Viewer[] viewers, Dictionary<Viewer, GroupQuestion> questions)
     {
         List<Server.Host> servers = [.. _engines.SelectMany(ServerMetrics.ServersOf)];
         _sample.Take(servers);
         byte[] engines = Snapshot.Take(_engines, _probes);
         DateTimeOffset now = _engines[0].UtcNow;
         ViewWriter writer = new(_sample, _ended, servers, _engines, _options);
-        foreach (ViewerSession viewer in viewers)
+        foreach (Viewer viewer in viewers)
         {
-            if (viewer.LoginEnd < now)
+            if (_options.Token is not null && viewer.Socket.ConnectedAt + LoginCookie.Lifetime < now)
             {
-                viewer.Close(WebSocketStatus.PolicyViolation, "The login has expired");
+                viewer.Socket.Close(WebSocketStatus.PolicyViolation, "The login has expired");
                 continue;
             }
 
-            // A page that is behind gets a later update instead of a queue of old ones.
-            if (viewer.BytesPending > MostPending) continue;
+            // A page that reads slowly gets a later update instead of a queue of old ones.
+            if (viewer.Socket.BytesPending > MostPending) continue;
             _message.ResetWrittenCount();
             using (Utf8JsonWriter json = new(_message))
             {
@@ -99,7 +99,7 @@ internal sealed class Sampler : IDisposable
                 json.WriteEndObject();
             }
 
-            viewer.SendText(_message.WrittenSpan);
+            viewer.Socket.SendText(_message.WrittenSpan);
         }
     }
 

@@ -15,7 +15,7 @@ internal sealed class ViewWriter(Sample sample, EndedSessions ended, IReadOnlyLi
 
     private readonly DateTimeOffset _now = engines[0].UtcNow;
 
-    internal void Write(Utf8JsonWriter json, ViewerSession viewer, GroupQuestion? question)
+    internal void Write(Utf8JsonWriter json, Viewer viewer, GroupQuestion? question)
     {
         View view = viewer.View;
         json.WriteString("view", view.Kind.ToString().ToLowerInvariant());
@@ -80,7 +80,7 @@ internal sealed class ViewWriter(Sample sample, EndedSessions ended, IReadOnlyLi
 
     // ------------------------------------------------------------------ one connection
 
-    private void WriteConnection(Utf8JsonWriter json, ViewerSession viewer, GroupQuestion? question)
+    private void WriteConnection(Utf8JsonWriter json, Viewer viewer, GroupQuestion? question)
     {
         long id = viewer.View.Id;
         if (viewer.Watched?.Id != id) viewer.Watched = null;

@@ -15,7 +15,7 @@ internal sealed class Viewers(DashboardOptions options)
     private const int PauseFactor = 50;
 
     private readonly Lock _gate = new();
-    private readonly List<ViewerSession> _viewers = [];
+    private readonly List<Viewer> _viewers = [];
     private TaskCompletionSource _wake = new();
     private bool _isRunning;
     private long _samples;
@@ -36,7 +36,7 @@ internal sealed class Viewers(DashboardOptions options)
     }
 
     /// <summary>Adds a page. False: there are too many.</summary>
-    internal bool TryAdd(ViewerSession viewer)
+    internal bool TryAdd(Viewer viewer)
     {
         lock (_gate) // tidy: allowed because pages are opened by people
         {
@@ -46,14 +46,14 @@ internal sealed class Viewers(DashboardOptions options)
             _isRunning = true;
         }
 
-        Engine engine = viewer.Loop.Engine;
+        Engine engine = viewer.Socket.Loop.Engine;
         Sampler sampler = new([engine, .. options.Engines.Where(other => !ReferenceEquals(other, engine))], options);
         _ = Task.Run(() => RunAsync(sampler));
         return true;
     }
 
     /// <summary>Removes a page, if it is there.</summary>
-    internal void Remove(ViewerSession viewer)
+    internal void Remove(Viewer viewer)
     {
         lock (_gate) _viewers.Remove(viewer); // tidy: allowed because pages are closed by people
         Wake();
@@ -88,7 +88,7 @@ internal sealed class Viewers(DashboardOptions options)
     }
 
     /// <summary>Returns the open pages. Without any, the sampler counts as ended.</summary>
-    private ViewerSession[] Copy()
+    private Viewer[] Copy()
     {
         lock (_gate)
         {

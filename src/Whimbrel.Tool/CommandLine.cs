@@ -260,8 +260,8 @@ internal static class CommandLine
     };
 
     private static string CommonUsage => $"[--listen ADDRESS | --port N | --unix PATH] [--engine {s_engines}] [--loops "
-        + $"N] [--accept {s_schemes}] [--scheduling inline|pool] [--stats] [--status PATH] [--dashboard PORT] [--for SECONDS] [--tls "
-        + $"[--cert FILE --key FILE | --pfx FILE] [--client-ca FILE]]";
+        + $"N] [--accept {s_schemes}] [--scheduling inline|pool] [--stats] [--status PATH] [--dashboard PORT] "
+        + $"[--for SECONDS] [--tls [--cert FILE --key FILE | --pfx FILE] [--client-ca FILE]]";
 
     // ------------------------------------------------------------------ commands
 

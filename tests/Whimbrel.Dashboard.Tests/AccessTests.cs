@@ -10,7 +10,7 @@ using WebSocketException = System.Net.WebSockets.WebSocketException;
 
 namespace Whimbrel.Dashboard.Tests;
 
-// Which requests are answered, and what the others are told.
+// Which requests are answered, and the reason that the others get.
 public class AccessTests
 {
     private static DashboardOptions Login(DashboardActions actions = DashboardActions.None, bool plain = false) =>
@@ -228,13 +228,14 @@ public class AccessTests
         LoginCookie cookie = new();
         DateTimeOffset now = new(2026, 1, 1, 0, 0, 0, TimeSpan.Zero);
         string value = cookie.Make(now);
-        Assert.Equal(now + LoginCookie.Lifetime, cookie.EndOf(value, now));
-        Assert.Null(cookie.EndOf(value, now + LoginCookie.Lifetime));
-        Assert.Null(new LoginCookie().EndOf(value, now));
+        Assert.True(cookie.IsValid(value, now));
+        Assert.True(cookie.IsValid(value, now + LoginCookie.Lifetime - TimeSpan.FromSeconds(1)));
+        Assert.False(cookie.IsValid(value, now + LoginCookie.Lifetime));
+        Assert.False(new LoginCookie().IsValid(value, now));
         int dot = value.IndexOf('.', StringComparison.Ordinal);
         string later = $"{long.Parse(value[..dot], CultureInfo.InvariantCulture) + 1}{value[dot..]}";
         foreach (string? wrong in (string?[])[null, "", ".", "1.", value[..dot], later, new string('1', 5000)])
-            Assert.Null(cookie.EndOf(wrong, now));
+            Assert.False(cookie.IsValid(wrong, now));
     }
 
     [Theory]

@@ -75,7 +75,7 @@ public class ViewTests
         using Page first = await site.OpenAsync(), second = await site.OpenAsync();
         await first.NextAsync();
         await second.NextAsync();
-        List<JsonElement> rows = [.. (await first.ShowAsync(new { view = "connections", filter = "Viewer" },
+        List<JsonElement> rows = [.. (await first.ShowAsync(new { view = "connections", filter = "WebSocket" },
             "connections")).GetProperty("rows").EnumerateArray()];
         Assert.Equal(2, rows.Count);
         Page other = rows.OrderBy(static r => r.GetProperty("id").GetInt64()).First().GetProperty("loop").GetInt32()
@@ -372,7 +372,7 @@ public class ViewTests
     }
 
     [Fact]
-    public async Task A_viewer_above_the_limit_is_told_to_try_again_later_and_gets_the_next_free_place()
+    public async Task A_viewer_above_the_limit_is_closed_with_1013_and_gets_the_next_free_place()
     {
         await using Site site =
             await Site.StartAsync(new DashboardOptions { MaxViewers = 2, Interval = _fast.Interval });

@@ -92,8 +92,8 @@ public class TopViewTests
         var first = TopView.Screen(null, Snapshot(1), 200, 50);
         Assert.Equal("127.0.0.1:1111                       6       -      6         -         -         -   3.0 "
             + "KiB     4        5", first[3]);
-        Assert.Equal("    0        3       -         -       -         -         -          -          -          -    1.5 "
-            + "KiB       7        1", first[9]);
+        Assert.Equal("    0        3       -         -       -         -         -          -          -          -"
+            + "    1.5 KiB       7        1", first[9]);
         Assert.Equal(first[2..], TopView.Screen(Snapshot(1) with { Pid = 41 }, Snapshot(1), 200, 50)[2..]);
         Assert.Equal(first[3],
             TopView.Screen(Snapshot(1) with { Servers = [Server(1) with { StartedAt = s_started.AddSeconds(1) }] },

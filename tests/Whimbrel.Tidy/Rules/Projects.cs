@@ -64,8 +64,9 @@ internal static class Projects
     }
 
     /// Parts of the core that are packages of their own: they were split from it for a smaller API, not for looser
-    /// coupling, and have the same version.
-    private static readonly string[] _parts = ["Whimbrel.Calls", "Whimbrel.Datagrams", "Whimbrel.Testing"];
+    /// coupling, and have the same version. The dashboard is one, because it shows the content of the status socket.
+    private static readonly string[] _parts =
+        ["Whimbrel.Calls", "Whimbrel.Dashboard", "Whimbrel.Datagrams", "Whimbrel.Testing"];
 
     /// Packages built on the core use its public API; only its parts, tests and bench may access internals, and a part
     /// requires exactly its own version of the core.
