@@ -31,8 +31,8 @@ internal static class NativeHeap
 
     /// <summary>
     /// Returns the memory that the allocator has given out, and the memory that it keeps for reuse, in bytes. Null if
-    /// the C library does not report it (other than glibc 2.33). Any thread. Walks the free lists of the allocator,
-    /// which takes its locks for some microseconds.
+    /// the C library does not report it (glibc before 2.33, other libraries). Any thread. Walks the free lists under
+    /// the locks of the allocator: microseconds, but 0.2 us for each free piece of a fragmented heap.
     /// </summary>
     internal static (long Used, long Free)? Read()
     {
