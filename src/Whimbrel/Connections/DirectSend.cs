@@ -1,4 +1,5 @@
 using System.Diagnostics;
+using System.Runtime.InteropServices;
 using Whimbrel.Buffers;
 using Whimbrel.Engines;
 
@@ -19,25 +20,27 @@ namespace Whimbrel.Connections;
 /// to a receive of the loop. So the loop takes the error from here (<see cref="TakeOutcome"/>) before it accepts an end
 /// of stream.
 /// </remarks>
-internal sealed class DirectSend(Connection connection, HostShard shard)
+[StructLayout(LayoutKind.Auto)]
+internal struct DirectSend(PoolSession pool, Connection connection)
 {
     private const int Silent = 0;
     private const int Sends = 1;
     private const int HasRest = 2;
 
-    private readonly uint _generation = connection.Generation;
     private int _state; // changed by the callback's thread; from HasRest on by the loop
     private InboxItem? _firstRest;
     private InboxItem? _lastRest;
     private int _error; // until the loop has taken it
 
     /// <summary>True if a send runs, or has left bytes to the loop. The loop's thread, or the callback's.</summary>
-    internal bool IsActive => Volatile.Read(ref _state) != Silent;
+    internal readonly bool IsActive => Volatile.Read(in _state) != Silent;
 
     /// <summary>True if a direct send is likely to be possible.</summary>
-    internal bool IsLikely => Loop.StrandsSend && Loop.Mailbox.IsLoopAsleep && !IsActive && connection.IsPlain;
+    internal readonly bool IsLikely => Loop.StrandsSend && Loop.Mailbox.IsLoopAsleep && !IsActive && connection.IsPlain;
 
-    private Loop Loop => connection.Loop;
+    private readonly Loop Loop => connection.Loop;
+
+    private readonly uint Generation => pool.Generation;
 
     /// <summary>
     /// Sends memory of the callback. Returns the number of bytes that remain for the loop, or -1 if nothing was sent:
@@ -78,11 +81,11 @@ internal sealed class DirectSend(Connection connection, HostShard shard)
             if (IsLoopIdle)
             {
                 connection.SendInbox.TryTakeHeld(
-                    _generation,
+                    Generation,
                     Pieces.MostInRow,
-                    (connection, _generation, next),
+                    (connection, Generation, next),
                     static (state, bytes) =>
-                        state.connection.Outbound.CanSendForStrand(bytes + state.next, state._generation),
+                        state.connection.Outbound.CanSendForStrand(bytes + state.next, state.Generation),
                     out first);
                 if (first is not null) sent = connection.Outbound.SendForStrand(first);
             }
@@ -103,7 +106,7 @@ internal sealed class DirectSend(Connection connection, HostShard shard)
         WaitForSend();
         // First: the bytes of a failed send count as lost.
         if (Volatile.Read(ref _error) != 0)
-            connection.Outbound.StrandSendFailed(_generation, Interlocked.Exchange(ref _error, 0));
+            connection.Outbound.StrandSendFailed(Generation, Interlocked.Exchange(ref _error, 0));
         Settle();
     }
 
@@ -124,18 +127,18 @@ internal sealed class DirectSend(Connection connection, HostShard shard)
         }
     }
 
-    private void WaitForSend()
+    private readonly void WaitForSend()
     {
         SpinWait spin = default;
-        while (Volatile.Read(ref _state) == Sends) spin.SpinOnce(sleep1Threshold: -1);
+        while (Volatile.Read(in _state) == Sends) spin.SpinOnce(sleep1Threshold: -1);
     }
 
     private bool TryBegin() => Interlocked.CompareExchange(ref _state, Sends, Silent) == Silent;
 
     /// <summary>The loop sleeps and has nothing to do. Checked after <c>_state</c> was set.</summary>
-    private bool IsLoopIdle => Loop.Mailbox.IsLoopAsleep && !Loop.Mailbox.Any;
+    private readonly bool IsLoopIdle => Loop.Mailbox.IsLoopAsleep && !Loop.Mailbox.Any;
 
-    private bool MaySend(int length) => IsLoopIdle && connection.Outbound.CanSendForStrand(length, _generation);
+    private readonly bool MaySend(int length) => IsLoopIdle && connection.Outbound.CanSendForStrand(length, Generation);
 
     /// <param name="sent">Number of bytes that the kernel has accepted, or a negative error number.</param>
     private void End(int sent)
@@ -144,12 +147,14 @@ internal sealed class DirectSend(Connection connection, HostShard shard)
         if (sent < 0) Interlocked.CompareExchange(ref _error, -sent, 0);
         bool leavesWork = sent < 0 || _firstRest is not null;
         Volatile.Write(ref _state, _firstRest is null ? Silent : HasRest);
-        if (sent > 0) connection.Outbound.TakeBackForeign(sent, _generation);
-        if (leavesWork) Loop.PostControl(static (_, direct, _, _) => ((DirectSend)direct!).TakeOutcome(), this);
+        if (sent > 0) connection.Outbound.TakeBackForeign(sent, Generation);
+        if (leavesWork)
+            Loop.PostControl(static (_, pool, _, _) => ((PoolSession)pool!).Sends.Direct.TakeOutcome(), pool);
     }
 
-    private void CountMessages(int messages)
+    private readonly void CountMessages(int messages)
     {
+        HostShard shard = pool.Shard;
         if (shard.CountsSends) Interlocked.Add(ref shard.MessagesSentOfStrands, messages);
     }
 
@@ -197,7 +202,7 @@ internal sealed class DirectSend(Connection connection, HostShard shard)
         {
             InboxItem item = Loop.InboxItems.TakeLarge();
             item.Kind = InboxKind.Send;
-            item.Generation = _generation;
+            item.Generation = Generation;
             int count = Math.Min(rest.Length, item.Room.Length);
             item.Write(rest[..count]);
             rest = rest[count..];

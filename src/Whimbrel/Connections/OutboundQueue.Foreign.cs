@@ -31,12 +31,12 @@ internal unsafe partial struct OutboundQueue
         int length = checked(head.Length + body.Length);
         SendResult result = TryReserveForeign(length, generation, mayWait);
         if (result != SendResult.Queued) return result;
-        PoolSends? sends = length == 0 ? null : Strand.CurrentOf(_connection, generation)?.Sends;
-        if (sends is not null && sends.TrySendLarge(head, body)) return SendResult.Queued;
-        result = Loop.Mailbox.PostSend(_connection, generation, head, body, mayWait, isHeld: sends is not null);
+        PoolSession? pool = length == 0 ? null : Strand.CurrentOf(_connection, generation);
+        if (pool is not null && pool.Sends.TrySendLarge(head, body)) return SendResult.Queued;
+        result = Loop.Mailbox.PostSend(_connection, generation, head, body, mayWait, isHeld: pool is not null);
         if (result != SendResult.Queued) TakeBackForeign(length, generation);
         // A caller that awaits the send may continue for a while before the callback returns.
-        else if (sends is not null) sends.Sent(length, leaves: mayWait);
+        else if (pool is not null) pool.Sends.Sent(length, leaves: mayWait);
         return result;
     }
 
@@ -91,9 +91,9 @@ internal unsafe partial struct OutboundQueue
             if (!_queue.HasRoomFromElsewhere(length))
             {
                 // A callback on the pool may wait, and so the system is offered first what it has sent (contract 9).
-                if (!mayWait && !wasOffered && Strand.CurrentOf(_connection, generation) is { } strand)
+                if (!mayWait && !wasOffered && Strand.CurrentOf(_connection, generation) is { } pool)
                 {
-                    strand.Sends.OfferQueue(length);
+                    pool.Sends.OfferQueue(length);
                     wasOffered = true;
                     continue;
                 }

@@ -652,7 +652,7 @@ internal unsafe partial struct OutboundQueue
     /// </summary>
     internal void SettleStrand()
     {
-        if (Pool is { Sends.Direct: { IsActive: true } direct }) direct.Settle();
+        if (Pool is { } pool && pool.Sends.Direct.IsActive) pool.Sends.Direct.Settle();
     }
 
     /// <summary>Discards everything but plaintext that is on the wire queue already, and ends what waits.</summary>

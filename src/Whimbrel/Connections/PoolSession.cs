@@ -29,6 +29,7 @@ internal sealed class PoolSession : IReceiveBuffer, IStrandBlockHome
     private readonly uint _generation;
     private readonly HostShard _shard;
     private SessionDriver _driver; // other threads change its holds, under the lock of the strand
+    private PoolSends _sends;
     private OfferedBytes _offered;
     private Session? _next; // session that gets the connection: the loop was requested to switch
     private TlsUpgrade? _upgrade;
@@ -58,13 +59,13 @@ internal sealed class PoolSession : IReceiveBuffer, IStrandBlockHome
         _shard = connection.Shard;
         _driver.Begin(session, ReceiveGate.None);
         Strand = new Strand(this, Loop);
-        Sends = new PoolSends(this, connection, _shard);
+        _sends = new PoolSends(this, connection);
         Loop.StrandStarted(Strand);
     }
 
     internal Strand Strand { get; }
 
-    internal PoolSends Sends { get; }
+    internal ref PoolSends Sends => ref _sends;
 
     internal ref SessionDriver Driver => ref _driver;
 
@@ -78,6 +79,8 @@ internal sealed class PoolSession : IReceiveBuffer, IStrandBlockHome
     internal Loop Loop => _connection.Loop;
 
     internal ConnectionHost Host => _shard.Host;
+
+    internal HostShard Shard => _shard;
 
     internal uint Generation => _generation;
 

@@ -59,6 +59,9 @@ internal sealed class Strand : IThreadPoolWorkItem
     /// <summary>True if callbacks run on the loop again, because a stream or pipe has taken over.</summary>
     internal bool IsOnLoop => _isOnLoop;
 
+    /// <summary>True if the user's dispatcher provides the threads.</summary>
+    internal bool HasDispatcher => _start.HasDispatcher;
+
     /// <summary>
     /// Replaces the strand of this thread, and returns the previous one: for threads that act as another one, and for
     /// code outside the order of the session (<see cref="SessionOrder"/>).

@@ -41,6 +41,7 @@ internal struct StrandQueue(StrandBlocks blocks)
     private const int HoldSoonerAboveBytes = 64 * 1024;
 
     private readonly Queue<StrandEvent> _events = new();
+    private int _eventCount; // here, because received data must not read the other object
     private StrandBlock? _first;
     private StrandBlock? _last;
     private int _bytes;
@@ -52,11 +53,15 @@ internal struct StrandQueue(StrandBlocks blocks)
     internal readonly int Bytes => Volatile.Read(in _bytes);
 
     internal readonly bool IsEmpty =>
-        _events.Count == 0 && _first is null && !_isFinishPending && !_isLastPending;
+        _eventCount == 0 && _first is null && !_isFinishPending && !_isLastPending;
 
     private readonly int HoldMark => blocks.IsMuchHeld ? HoldSoonerAboveBytes : HoldAboveBytes;
 
-    internal readonly void Add(in StrandEvent item) => _events.Enqueue(item);
+    internal void Add(in StrandEvent item)
+    {
+        _events.Enqueue(item);
+        _eventCount++;
+    }
 
     /// <summary>Returns true if the queue is full now: the connection must not be read.</summary>
     internal bool Add(StrandBlock block)
@@ -93,7 +98,7 @@ internal struct StrandQueue(StrandBlocks blocks)
     /// <summary>Returns the kind of the next step, and leaves it in the queue.</summary>
     internal readonly StrandStepKind Peek(PoolSession owner)
     {
-        if (_events.Count > 0) return StrandStepKind.Event;
+        if (_eventCount > 0) return StrandStepKind.Event;
         if (!owner.IsEnded && owner.Driver.Gate == ReceiveGate.None)
         {
             if (owner.Driver.OffersAgain && owner.Driver.UnreadCount > 0) return StrandStepKind.OfferUnread;
@@ -107,13 +112,19 @@ internal struct StrandQueue(StrandBlocks blocks)
     internal StrandStep Take(PoolSession owner)
     {
         StrandStepKind kind = Peek(owner);
-        StrandEvent item = kind == StrandStepKind.Event ? _events.Dequeue() : default;
+        StrandEvent item = kind == StrandStepKind.Event ? TakeEvent() : default;
         bool isLow = false;
         StrandBlock? block = kind == StrandStepKind.Data ? TakeBlock(out isLow) : null;
         if (kind == StrandStepKind.Finish) _isFinishPending = false;
         if (kind == StrandStepKind.Last) _isLastPending = false;
         if (kind is StrandStepKind.OfferUnread or StrandStepKind.Data) owner.Driver.ForgetOffer();
         return new StrandStep(kind, item, block, isLow);
+    }
+
+    private StrandEvent TakeEvent()
+    {
+        _eventCount--;
+        return _events.Dequeue();
     }
 
     private StrandBlock TakeBlock(out bool isLow)
@@ -141,15 +152,15 @@ internal struct StrandQueue(StrandBlocks blocks)
     }
 
     /// <summary>Puts an event first, and moves all continuations to <paramref name="late"/>.</summary>
-    internal readonly void BeginWith(in StrandEvent first, ref StrandQueue late)
+    internal void BeginWith(in StrandEvent first, ref StrandQueue late)
     {
-        int count = _events.Count;
-        _events.Enqueue(first);
+        int count = _eventCount;
+        Add(first);
         for (; count > 0; count--)
         {
-            StrandEvent item = _events.Dequeue();
+            StrandEvent item = TakeEvent();
             if (ReferenceEquals(item.Run, StrandEvent.Continuation)) late.Add(item);
-            else _events.Enqueue(item);
+            else Add(item);
         }
     }
 

@@ -13,14 +13,14 @@ internal struct StrandStart(ConnectionHost host, Loop loop)
     /// <summary>1 from the call of the dispatcher until it runs the strand.</summary>
     private int _isDue;
 
-    internal readonly bool HasDispatcher => Dispatcher is not null;
+    private readonly Action<IThreadPoolWorkItem>? _dispatcher = host.Options.Dispatcher;
 
-    private readonly Action<IThreadPoolWorkItem>? Dispatcher => host.Options.Dispatcher;
+    internal readonly bool HasDispatcher => _dispatcher is not null;
 
     /// <summary>Any thread, outside of the lock.</summary>
     internal void Start(Strand strand)
     {
-        if (Dispatcher is not { } dispatcher)
+        if (_dispatcher is not { } dispatcher)
         {
             loop.StrandQueued();
             loop.Engine.Offload(strand);
@@ -47,7 +47,7 @@ internal struct StrandStart(ConnectionHost host, Loop loop)
     /// <summary>Returns true for one run after each start, on a thread where callbacks may run.</summary>
     internal bool MayRun(Strand strand)
     {
-        if (Dispatcher is null)
+        if (_dispatcher is null)
         {
             loop.StrandRuns();
             return true;

@@ -94,12 +94,14 @@ internal sealed partial class Mailbox
         Loop? caller = Loop.Current;
         bool above = caller is not null && IsAbovePace(caller, charge);
         SendInbox inbox = connection.SendInbox;
-        if (!inbox.TryJoin(this, generation, head, body, charge, isHeld))
+        // No direct send follows while other callbacks are queued: listed now, the lock is not taken once more for it.
+        bool isUnlisted = isHeld && !(IsLoopAsleep && _loop.HasQueuedStrands);
+        if (!inbox.TryJoin(this, generation, head, body, charge, isUnlisted))
         {
             InboxItem first = Copy(generation, head, body, isSmall: !inbox.Any, out InboxItem last);
             last.Messages = 1;
             last.Charge = charge;
-            if (!inbox.TryAdd(this, first, last, isHeld)) return TakeBack(first, charge);
+            if (!inbox.TryAdd(this, first, last, isUnlisted)) return TakeBack(first, charge);
         }
 
         if (isHeld) return SendResult.Queued;
@@ -414,8 +416,7 @@ internal sealed partial class Mailbox
             _firstToMove = inbox.NextListed;
             if (_firstToMove is null) _lastToMove = null;
             inbox.NextListed = null;
-            bytes += inbox.Move(_drained, most: DrainBytes - bytes);
-            if (!inbox.TryUnlist()) AddToMove(inbox, inbox);
+            if (inbox.MoveListed(_drained, DrainBytes, ref bytes)) AddToMove(inbox, inbox);
             if (ReferenceEquals(inbox, last)) break;
         }
 

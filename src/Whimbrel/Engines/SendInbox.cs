@@ -18,6 +18,7 @@ internal sealed class SendInbox(Resident owner)
     private InboxItem? _first;
     private InboxItem? _last;
     private bool _isListed;
+    private bool _isMoved; // the loop has removed it from the list, and moves its entries
 
     /// <summary>The connection that its entries are for.</summary>
     internal Resident Owner { get; } = owner;
@@ -117,6 +118,8 @@ internal sealed class SendInbox(Resident owner)
     internal bool TryList(Mailbox mailbox)
     {
         if (!Any) return false;
+        // It stays listed until all entries of this thread are moved.
+        if (Volatile.Read(ref _isListed)) return true;
         // tidy: allowed because this is where threads meet; a few instructions, never nested
         lock (_gate) return _first is not null && TryListHere(mailbox);
     }
@@ -189,6 +192,19 @@ internal sealed class SendInbox(Resident owner)
         return moved;
     }
 
+    /// <summary>
+    /// The same after the mailbox has removed it from its list. With its last entry it is not listed any more, so the
+    /// lock is not taken once more for that. Returns true if entries are left, and it must be listed again.
+    /// </summary>
+    internal bool MoveListed(long limit, long most, ref long bytes)
+    {
+        _isMoved = true;
+        bytes += Move(limit, most: most - bytes);
+        bool hasRest = _isMoved && !TryUnlist();
+        _isMoved = false;
+        return hasRest;
+    }
+
     /// <summary>Takes the first entry, if its stamp is not above the limit. Loop's thread.</summary>
     /// <param name="limit">Largest stamp.</param>
     /// <param name="isAhead">Early, perhaps inside a callback: a close, a shutdown or an upgrade is not taken
@@ -204,17 +220,22 @@ internal sealed class SendInbox(Resident owner)
                 || (isAhead && item.Kind is InboxKind.Close or InboxKind.ShutdownSend or InboxKind.Upgrade))
                 return null;
             Volatile.Write(ref _first, item.Next);
-            if (item.Next is null) _last = null;
+            if (item.Next is null) BecomeEmpty();
             item.Next = null;
             return item;
         }
     }
 
-    /// <summary>
-    /// Called after the mailbox has removed it from its list. Returns false if entries are left, so that it must be
-    /// listed again. Loop's thread.
-    /// </summary>
-    internal bool TryUnlist()
+    private void BecomeEmpty()
+    {
+        _last = null;
+        if (!_isMoved) return;
+        _isMoved = false;
+        _isListed = false;
+    }
+
+    /// <summary>Returns false if entries are left.</summary>
+    private bool TryUnlist()
     {
         // tidy: allowed because this is where threads meet; a few instructions, never nested
         lock (_gate)
