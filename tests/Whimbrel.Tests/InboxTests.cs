@@ -42,11 +42,11 @@ public sealed class InboxTests
                     Connections.Connection connection = connections[random.Next(connections.Length)];
                     if (random.Next(3) > 0)
                     {
-                        loop.Mailbox.PostSend(connection, 12345, new byte[random.Next(3000)], default);
+                        loop.Mailbox.PostSend(connection, 1, new byte[random.Next(3000)], default);
                         continue;
                     }
 
-                    if (loop.Mailbox.PostOwned(connection, 12345, default,
+                    if (loop.Mailbox.PostOwned(connection, 1, default,
                         new Counted(() => Interlocked.Increment(ref disposed)), 0, 0) == SendResult.Queued)
                         Interlocked.Increment(ref taken);
                     if (random.Next(100) == 0) loop.Post(static () => { });
@@ -63,19 +63,19 @@ public sealed class InboxTests
     }
 
     [Fact]
-    public void A_direct_send_takes_no_entry_of_an_earlier_connection_and_none_that_is_listed()
+    public void A_direct_send_takes_no_entry_that_is_listed_and_no_late_bytes_are_accepted()
     {
         MemoryEngine engine = new(1);
         Mailbox mailbox = engine.GetLoop(0).Mailbox;
         Connections.Connection connection = new(engine.GetLoop(0));
         SendInbox inbox = connection.SendInbox;
-        Assert.Equal(SendResult.Queued, mailbox.PostSend(connection, 2, "12"u8, "3"u8, isHeld: true));
-        Assert.Equal(SendResult.Queued, mailbox.PostSend(connection, 2, new byte[2000], default, isHeld: true));
+        Assert.Equal(SendResult.Queued, mailbox.PostSend(connection, 1, "12"u8, "3"u8, isHeld: true));
+        Assert.Equal(SendResult.Queued, mailbox.PostSend(connection, 1, new byte[2000], default, isHeld: true));
         Assert.False(mailbox.Any);
         // Too many entries, or the caller may not send.
-        Assert.Equal(0, inbox.TryTakeHeld(2, 1, 0, static (_, _) => true, out _));
-        Assert.Equal(0, inbox.TryTakeHeld(2, 16, 0, static (_, bytes) => bytes != 2003, out _));
-        Assert.Equal(2003, inbox.TryTakeHeld(2, 16, 0, static (_, bytes) => bytes == 2003, out InboxItem? first));
+        Assert.Equal(0, inbox.TryTakeHeld(1, 0, static (_, _) => true, out _));
+        Assert.Equal(0, inbox.TryTakeHeld(16, 0, static (_, bytes) => bytes != 2003, out _));
+        Assert.Equal(2003, inbox.TryTakeHeld(16, 0, static (_, bytes) => bytes == 2003, out InboxItem? first));
         Assert.False(inbox.Any);
         for (InboxItem? item = first, next; item is not null; item = next)
         {
@@ -83,21 +83,47 @@ public sealed class InboxTests
             item.Return();
         }
 
-        // A late callback of an earlier connection has sent something that nothing has moved yet.
-        Assert.Equal(SendResult.Queued, mailbox.PostSend(connection, 1, "old"u8, default, isHeld: true));
-        Assert.Equal(SendResult.Queued, mailbox.PostSend(connection, 2, "new"u8, default, isHeld: true));
-        Assert.Equal(0, inbox.TryTakeHeld(2, 16, 0, static (_, _) => true, out _));
-        Assert.Equal(0, inbox.TryTakeHeld(1, 16, 0, static (_, _) => true, out _));
-        mailbox.PostHeld(connection, wakesByPool: true);
-        Assert.True(mailbox.Any);
-        mailbox.Drain();
+        // A late callback of another connection of the same object.
+        long charged = engine.ReadCounters().MailboxBytes;
+        Assert.Equal(SendResult.Closed, mailbox.PostSend(connection, 2, "old"u8, default, isHeld: true));
+        Assert.Equal((false, charged), (inbox.Any, engine.ReadCounters().MailboxBytes));
+        Assert.False(mailbox.PostHeld(connection, wakesByPool: true));
         // Listed by another thread: the loop moves it.
-        Assert.Equal(SendResult.Queued, mailbox.PostSend(connection, 2, "1"u8, default, isHeld: true));
-        Assert.Equal(SendResult.Queued, mailbox.PostSend(connection, 2, "2"u8, default));
-        Assert.Equal(0, inbox.TryTakeHeld(2, 16, 0, static (_, _) => true, out _));
+        Assert.Equal(SendResult.Queued, mailbox.PostSend(connection, 1, "1"u8, default, isHeld: true));
+        Assert.Equal(SendResult.Queued, mailbox.PostSend(connection, 1, "2"u8, default));
+        Assert.Equal(0, inbox.TryTakeHeld(16, 0, static (_, _) => true, out _));
         Assert.True(mailbox.Any);
         mailbox.Drain();
         Assert.Equal(0, engine.GetLoop(0).InboxItems.Outstanding);
+    }
+
+    // The thread between the reservation and the append is this one: it stops there until the connection has ended.
+    [Fact]
+    public void BytesLost_counts_accepted_bytes_only_and_a_send_that_comes_too_late_is_rejected()
+    {
+        MemoryEngine engine = new(1, faults: MemoryFaults.None);
+        MemoryEndPoint here = new("here");
+        CloseReason? reason = null;
+        Script session = new() { WhenDisconnected = (_, r) => reason = r };
+        Server server = new(new ServerOptions { Engine = engine, EndPoint = here }, () => session);
+        engine.Run(server.StartAsync());
+        engine.Connect(here);
+        engine.RunUntilIdle();
+        Connections.Connection connection = session.Connection!;
+        uint generation = connection.Generation;
+        Mailbox mailbox = connection.Loop.Mailbox;
+        Assert.Equal(SendResult.Queued, connection.Outbound.TryReserveForeign(100, generation));
+        Assert.Equal(SendResult.Queued, session.Send("12345"u8));
+        // Faster than sends, so the message is lost.
+        session.Abort();
+        engine.RunUntilIdle();
+        Assert.Equal(5, reason?.BytesLost);
+        Assert.Equal(SendResult.Closed, mailbox.PostSend(connection, generation, new byte[100], default));
+        connection.Outbound.TakeBackForeign(100, generation);
+        engine.RunUntilIdle();
+        Assert.Equal((0, 0L), (connection.Loop.InboxItems.Outstanding, engine.ReadCounters().MailboxBytes));
+        engine.Run(server.StopAsync(TimeSpan.Zero));
+        engine.Run(engine.DisposeAsync());
     }
 
     private sealed class Counted(Action disposed) : IMemoryOwner<byte>

@@ -8,7 +8,7 @@ namespace Whimbrel.Tests;
 
 public sealed class MailboxTests
 {
-    private const uint Nobody = 12345;
+    private const uint Nobody = 1; // of a connection that was not begun
     private const int NarrowBytes = 4096;
 
     private readonly Loop _loop;
@@ -20,7 +20,7 @@ public sealed class MailboxTests
     {
         _loop = new MemoryEngine(1).GetLoop(0);
         _mailbox = new Mailbox(_loop);
-        // Its generation differs: what is processed for it is dropped.
+        // It was not begun: what is processed for it is dropped.
         _connection = new Connection(_loop);
     }
 
@@ -357,18 +357,18 @@ public sealed class MailboxTests
         for (int i = 0; i < 10; i++)
             Assert.Equal(SendResult.Queued, _mailbox.PostSend(_connection, Nobody, new byte[100], default));
         Assert.Equal((1, (long)InboxItem.SmallCapacity), (items.Outstanding, items.OutstandingBytes));
-        // A message that does not fit, one of another tenant and one after an item of the mailbox are each an entry of
-        // their own.
+        // A message that does not fit, and one after an item of the mailbox, are each an entry of their own. One of
+        // another connection of the same object is rejected.
         Assert.Equal(SendResult.Queued,
             _mailbox.PostSend(_connection, Nobody, new byte[InboxItem.Capacity], new byte[1]));
         Assert.Equal(3, items.Outstanding);
         Assert.Equal(SendResult.Queued, _mailbox.PostSend(_connection, Nobody, [1], default));
         Assert.Equal(3, items.Outstanding);
-        Assert.Equal(SendResult.Queued, _mailbox.PostSend(_connection, Nobody + 1, [1], default));
-        Assert.Equal(4, items.Outstanding);
+        Assert.Equal(SendResult.Closed, _mailbox.PostSend(_connection, Nobody + 1, [1], default));
+        Assert.Equal(3, items.Outstanding);
         Assert.True(_mailbox.Post(Nothing()));
-        Assert.Equal(SendResult.Queued, _mailbox.PostSend(_connection, Nobody + 1, [1], default));
-        Assert.Equal(5, items.Outstanding);
+        Assert.Equal(SendResult.Queued, _mailbox.PostSend(_connection, Nobody, [1], default));
+        Assert.Equal(4, items.Outstanding);
         while (_mailbox.Any) _mailbox.Drain();
         Assert.Equal((0, 0L), (items.Outstanding, _loop.Engine.ReadCounters().MailboxBytes));
         _mailbox.Close();

@@ -286,7 +286,9 @@ internal sealed partial class Connection
     private void End()
     {
         if (!Session.PostsAreOver) return; // the last post returns here (contract 18)
-        _tenancy.Life.Loses(Outbound.PendingHere);
+        CloseInbox();
+        // Without reserved bytes: what was accepted of them is counted by now.
+        _tenancy.Life.Loses(Outbound.Queued);
         if (WasConnected && _tenancy.Life.Heard != Heard.Disconnecting && Pool is null) SayDisconnecting();
         FreeTls();
         Outbound.End();
@@ -324,6 +326,7 @@ internal sealed partial class Connection
     private void Recycle()
     {
         Generation = (Generation + 1) & ForeignWord.GenerationMask;
+        OpenInbox();
         Outbound.Recycle();
         _tenancy.Driver.ClearUnread();
         Go(ConnectionState.Free);

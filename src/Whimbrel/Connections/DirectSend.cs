@@ -81,7 +81,6 @@ internal struct DirectSend(PoolSession pool, Connection connection)
             if (IsLoopIdle)
             {
                 connection.SendInbox.TryTakeHeld(
-                    Generation,
                     Pieces.MostInRow,
                     (connection, Generation, next),
                     static (state, bytes) =>

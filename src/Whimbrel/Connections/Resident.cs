@@ -13,6 +13,7 @@ internal abstract class Resident
 {
     private SocketShare _share;
     private SendInbox? _inbox; // created by the first send of another thread, and kept
+    private uint _inboxGeneration = 1; // whose bytes the inbox accepts; 0 for none
 
     protected Resident(Loop loop) => Loop = loop;
 
@@ -126,6 +127,23 @@ internal abstract class Resident
 
     /// <summary>True if other threads have sent something that the loop has not moved yet.</summary>
     internal bool HasInbox => Volatile.Read(ref _inbox) is { Any: true };
+
+    /// <summary>True if the inbox accepts bytes of this generation. Any thread, under the lock of the inbox.</summary>
+    internal bool TakesBytesOf(uint generation) => Volatile.Read(ref _inboxGeneration) == generation;
+
+    /// <summary>Accepts bytes of the present generation from now on. Loop's thread.</summary>
+    private protected void OpenInbox() => Volatile.Write(ref _inboxGeneration, Generation);
+
+    /// <summary>
+    /// Accepts no bytes of other threads any more, and runs the entries that were accepted. Each byte was then either
+    /// accepted and counted, or its send returns Closed. Loop's thread.
+    /// </summary>
+    private protected void CloseInbox()
+    {
+        // A thread that creates the inbox does so by an atomic operation too: one of the two sees the other.
+        Interlocked.Exchange(ref _inboxGeneration, 0);
+        if (Volatile.Read(ref _inbox) is { } inbox) Loop.Mailbox.MoveRest(inbox);
+    }
 
     /// <summary>Runs one entry of the inbox, and returns the bytes that it was charged.</summary>
     internal virtual int RunEntry(InboxItem entry) => throw new NotSupportedException();

@@ -5,7 +5,7 @@ using System.Runtime.InteropServices;
 
 namespace Whimbrel.Engines;
 
-/// <summary>What the loop does with an entry of an inbox.</summary>
+/// <summary>What the loop does with an entry of an inbox. The first three have bytes.</summary>
 internal enum InboxKind : byte
 {
     Send,
@@ -58,6 +58,9 @@ internal sealed unsafe class InboxItem : MemoryManager<byte>
     }
 
     internal InboxKind Kind { get; set; }
+
+    /// <summary>True for bytes, which the sender has reserved on the connection.</summary>
+    internal bool HasBytes => Kind <= InboxKind.SendFile;
 
     /// <summary>Generation of the connection that the sender addressed.</summary>
     internal uint Generation { get; set; }

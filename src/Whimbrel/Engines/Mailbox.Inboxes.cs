@@ -229,16 +229,11 @@ internal sealed partial class Mailbox
     /// Lists the held entries of a connection for the loop. A sleeping loop is woken after the callbacks that are
     /// queued on the pool, so that one wake-up serves all of them. If they block, another pool thread wakes it. Without
     /// <paramref name="wakesByPool"/> the loop is woken immediately, for callbacks that run on other threads. Returns
-    /// false if there are no entries: the loop has moved them already, or has ended.
+    /// false if there are no entries: the loop has moved them already, or the connection has ended.
     /// </summary>
     internal bool PostHeld(Resident connection, bool wakesByPool)
     {
-        if (!connection.SendInbox.TryList(this))
-        {
-            if (_isClosed) Drop(connection.SendInbox.TakeAll());
-            return false;
-        }
-
+        if (!connection.SendInbox.TryList(this)) return false;
         if (!wakesByPool)
         {
             WakeIfSleeping();
@@ -248,17 +243,6 @@ internal sealed partial class Mailbox
         Interlocked.MemoryBarrier();
         if (Volatile.Read(ref _sleeping) == 1) WakeByPool(mayLinger: false);
         return true;
-    }
-
-    /// <summary>Returns held bytes. Their loop has ended, and with it their connection.</summary>
-    private void Drop(InboxItem? first)
-    {
-        for (InboxItem? item = first, next; item is not null; item = next)
-        {
-            next = item.Next;
-            _budget.GiveBack(item.Charge);
-            item.Return();
-        }
     }
 
     /// <summary>
@@ -324,7 +308,7 @@ internal sealed partial class Mailbox
     }
 
     /// <summary>
-    /// Returns entries and charge after the loop has ended. The caller keeps the memory that they refer to.
+    /// Returns entries and charge of a rejected send. The caller keeps the memory that they refer to.
     /// </summary>
     private SendResult TakeBack(InboxItem first, int charge)
     {
@@ -371,6 +355,13 @@ internal sealed partial class Mailbox
     {
         if (_staysInPlace) connection.SendInbox.Move(_drained);
         else connection.SendInbox.Move(_drained == _posted ? _drained : FirstThatConcerns(connection), isAhead: true);
+        EndStep();
+    }
+
+    /// <summary>Moves everything that is left in the inbox of a connection that ends.</summary>
+    internal void MoveRest(SendInbox inbox)
+    {
+        inbox.MoveAll();
         EndStep();
     }
 

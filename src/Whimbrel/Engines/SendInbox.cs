@@ -5,8 +5,9 @@ namespace Whimbrel.Engines;
 /// <summary>
 /// Sends of other threads to one connection, in call order: copied bytes, owned memory, files, closes and other steps
 /// that are ordered with sends (docs/design/0071). The loop moves the entries to the send queue before it appends
-/// anything itself. A connection object keeps its inbox for all connections that it represents: an entry has the
-/// generation that its sender addressed.
+/// anything itself. A connection object keeps its inbox for all connections that it represents. Bytes are accepted for
+/// the present one only, until it ends (<see cref="Resident.TakesBytesOf"/>); each other entry has the generation that
+/// its sender addressed, and does nothing for another one.
 /// </summary>
 /// <remarks>
 /// The lock covers a copy of at most 32 KiB and a push to the list of the mailbox, and no user code. Stamps never
@@ -45,7 +46,7 @@ internal sealed class SendInbox(Resident owner)
         // tidy: allowed because this is where threads meet; a copy of 32 KiB at most, never nested
         lock (_gate)
         {
-            if (_last is not { Kind: InboxKind.Send, Payload: null } last || last.Generation != generation
+            if (_last is not { Kind: InboxKind.Send, Payload: null } last || !Owner.TakesBytesOf(generation)
                 || last.Stamp != mailbox.Stamp() || last.Room.Length < head.Length + body.Length)
                 return false;
             if (!isHeld && !TryListHere(mailbox)) return false;
@@ -68,10 +69,10 @@ internal sealed class SendInbox(Resident owner)
         // tidy: allowed because this is where threads meet; a few instructions, never nested
         lock (_gate)
         {
+            if (!Owner.TakesBytesOf(generation)) return SendResult.Closed;
             long stamp = mailbox.Stamp();
             if (_last is { Kind: InboxKind.Send } last && ReferenceEquals(last.Payload, copy.Block)
-                && last.Offset + last.Length == copy.Offset
-                && last.Generation == generation && last.Stamp == stamp)
+                && last.Offset + last.Length == copy.Offset && last.Stamp == stamp)
             {
                 last.Length += length;
                 last.Charge += charge;
@@ -93,15 +94,17 @@ internal sealed class SendInbox(Resident owner)
     }
 
     /// <summary>
-    /// Appends all entries without others between them. Returns false if the loop has ended; the caller keeps them.
-    /// Held entries are listed later, by <see cref="TryList"/> or by the next entry of another thread.
+    /// Appends all entries without others between them. Returns false if the loop has ended, or for bytes if the
+    /// connection has; the caller keeps them. Held entries are listed later, by <see cref="TryList"/> or by the next
+    /// entry of another thread.
     /// </summary>
     internal bool TryAdd(Mailbox mailbox, InboxItem first, InboxItem last, bool isHeld = false)
     {
         // tidy: allowed because this is where threads meet; a few instructions, never nested
         lock (_gate)
         {
-            if (isHeld ? mailbox.IsClosed : !TryListHere(mailbox)) return false;
+            if (first.HasBytes && !Owner.TakesBytesOf(first.Generation)) return false;
+            if (!isHeld && !TryListHere(mailbox)) return false;
             long stamp = mailbox.Stamp();
             for (InboxItem? item = first; item is not null; item = item.Next) item.Stamp = stamp;
             if (_last is null) Volatile.Write(ref _first, first);
@@ -111,10 +114,7 @@ internal sealed class SendInbox(Resident owner)
         }
     }
 
-    /// <summary>
-    /// Lists the held entries. Returns false if there are none, or if the loop has ended: then <see cref="TakeAll"/>
-    /// returns them.
-    /// </summary>
+    /// <summary>Lists the held entries. Returns false if there are none.</summary>
     internal bool TryList(Mailbox mailbox)
     {
         if (!Any) return false;
@@ -124,34 +124,17 @@ internal sealed class SendInbox(Resident owner)
         lock (_gate) return _first is not null && TryListHere(mailbox);
     }
 
-    /// <summary>Takes the held entries after the loop has ended. Null if there are none or they are listed.</summary>
-    internal InboxItem? TakeAll()
-    {
-        // tidy: allowed because it runs when a loop has ended under a callback on the pool
-        lock (_gate)
-        {
-            if (_isListed) return null;
-            InboxItem? first = _first;
-            Volatile.Write(ref _first, null);
-            _last = null;
-            return first;
-        }
-    }
-
     private bool TryListHere(Mailbox mailbox) => _isListed || (_isListed = mailbox.TryList(this));
 
     /// <summary>
     /// Takes all entries for a direct send, if a callback on the pool has appended them and the inbox is not listed.
     /// Returns the number of bytes, or 0 if nothing was taken.
     /// </summary>
-    /// <param name="generation">Generation of the callback: a late callback of an earlier connection may have left
-    /// entries, too.</param>
     /// <param name="most">Maximum number of entries.</param>
     /// <param name="state">Argument of <paramref name="maySend"/>.</param>
     /// <param name="maySend">Called with the number of bytes; false takes nothing.</param>
     /// <param name="first">First of the entries.</param>
     internal int TryTakeHeld<TState>(
-        uint generation,
         int most,
         TState state,
         Func<TState, int, bool> maySend,
@@ -166,7 +149,6 @@ internal sealed class SendInbox(Resident owner)
             for (InboxItem? item = _first; item is not null; item = item.Next)
             {
                 if (item is not { Kind: InboxKind.Send, Payload: null } || --most < 0) return 0;
-                if (item.Generation != generation) return 0;
                 length += item.Length;
             }
 
@@ -190,6 +172,18 @@ internal sealed class SendInbox(Resident owner)
         long moved = 0;
         while (moved < most && TryTake(limit, isAhead) is { } entry) moved += Owner.RunEntry(entry);
         return moved;
+    }
+
+    /// <summary>Runs all entries when the connection accepts no more. Loop's thread.</summary>
+    internal void MoveAll()
+    {
+        // A thread that has found the connection open appends before the lock is free.
+        // tidy: allowed because it runs once for each connection
+        lock (_gate)
+        {
+        }
+
+        Move(long.MaxValue);
     }
 
     /// <summary>
