@@ -20,6 +20,7 @@ public sealed class RecycledConnectionTests
         ["RoomOwedTo"] = "the mailbox's: names a tenant by its generation, and is none of the next",
         ["Generation"] = "counts the tenants",
         ["SlotGeneration"] = "counts the residents of the slot",
+        ["_inboxGeneration"] = "the generation",
         ["_moves"] = "counts, and only odd or even matters",
         ["_isDirty"] = "it may still be on the dirty list, for the next tenant",
     };
@@ -44,10 +45,11 @@ public sealed class RecycledConnectionTests
         ["_word"] = "the state word of other threads: each pending item removes itself when it is processed",
         ["_operationCount"] = "each operation takes itself out, also in the time of a later tenant",
         ["State"] = "closed: the one step that is left makes it free",
-        ["IsReceiving"] = "the engine was told to stop",
+        ["_isReceiving"] = "the engine was told to stop",
     };
 
-    private static readonly Type[] s_parts = [typeof(Tenancy), typeof(Life), typeof(SessionDriver),
+    private static readonly Type[] s_parts = [typeof(Life), typeof(SessionDriver),
+        typeof(SendCallbacks), typeof(ReceivedBytes), typeof(HeldTime), typeof(ConnectionDeadline),
         typeof(OutboundQueue), typeof(SendQueue), typeof(ForeignWord), typeof(Whimbrel.Buffers.BlockQueue),
         typeof(SessionTimers), typeof(Fifo<SendOperation>), typeof(Fifo<SentMark>), typeof(Fifo<PacedSend>)];
 
@@ -172,8 +174,8 @@ public sealed class RecycledConnectionTests
         second.Loop.Post(() =>
         {
             second.Friends.Join(second);
-            Assert.Equal(SendResult.Queued, second.Loop.Mailbox.PostSend(connection, late, "late"u8, default));
-            Assert.Equal(SendResult.Queued, second.Loop.Mailbox.PostSend(connection, late, new byte[3000], default));
+            Assert.Equal(SendResult.Closed, second.Loop.Mailbox.PostSend(connection, late, "late"u8, default));
+            Assert.Equal(SendResult.Closed, second.Loop.Mailbox.PostSend(connection, late, new byte[3000], default));
             connection.Outbound.GiveBackForeign(100, late);
             operation.Begin(connection, late, "late"u8.ToArray(), default, default, default, 4, mayBeTakenBack: false);
             connection.Outbound.OperationBegins(); // as each operation does at its start, for the current tenant

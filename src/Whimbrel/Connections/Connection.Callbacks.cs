@@ -20,17 +20,16 @@ internal sealed partial class Connection
 {
     // ------------------------------------------------------------------ OnSent, OnDrained and OnSending
 
-    internal bool AsksFirst => (_tenancy.Hooks & SessionHooks.Sending) != 0;
+    internal bool AsksFirst => _callbacks.Has(SessionHooks.Sending);
 
     /// <summary>True if the session overrides OnSent or OnDrained.</summary>
-    internal bool ReportsSent => (_tenancy.Hooks & (SessionHooks.Sent | SessionHooks.Drained)) != 0;
+    internal bool ReportsSent => _callbacks.Has(SessionHooks.Sent | SessionHooks.Drained);
 
-    internal bool IsDrainOwed => _tenancy.DrainOwed;
+    internal bool IsDrainOwed => _callbacks.OwesDrained;
 
     private void ChangeHooks(Session next)
     {
-        _tenancy.Hooks = Shard.HooksOf(next);
-        _tenancy.SentUntold = 0; // data sent before belongs to the old session
+        _callbacks.Begin(Shard.HooksOf(next));
         if (AsksFirst) Outbound.Queue.CloseFill();
     }
 
@@ -52,19 +51,15 @@ internal sealed partial class Connection
     internal void NoteSent(long count)
     {
         if (count == 0) return;
-        _tenancy.SentUntold += count;
-        // The bytes are not subtracted from the pending ones yet. A session that was not above its low-water mark
-        // cannot fall to it.
-        if (Session.LowWaterMarkBytes is var mark && (mark == 0 || Outbound.PendingHere > mark))
-            _tenancy.DrainOwed = true;
+        // The bytes are not subtracted from the pending ones yet.
+        int mark = Session.LowWaterMarkBytes;
+        _callbacks.Note(count, isAboveMark: mark == 0 || Outbound.PendingHere > mark);
         Loop.Schedule(this);
     }
 
     internal override void RoomAgain()
     {
-        if ((_tenancy.Hooks & SessionHooks.Drained) == 0) return;
-        _tenancy.DrainOwed = true;
-        Loop.Schedule(this);
+        if (_callbacks.TryOweDrained()) Loop.Schedule(this);
     }
 
     /// <summary>
@@ -73,41 +68,36 @@ internal sealed partial class Connection
     /// </summary>
     private void TellSent()
     {
-        if ((_tenancy.Hooks & SessionHooks.Sent) == 0) _tenancy.SentUntold = 0;
-        if (_tenancy.SentUntold > 0 && Pool is { } pool)
+        if (!_callbacks.Has(SessionHooks.Sent))
         {
-            pool.TellSent(_tenancy.SentUntold);
-            _tenancy.SentUntold = 0;
+            _callbacks.TakeSent();
         }
-        else if (_tenancy.SentUntold > 0)
+        else if (_callbacks.HasSent && Pool is { } pool)
+        {
+            pool.TellSent(_callbacks.TakeSent());
+        }
+        else if (_callbacks.HasSent)
         {
             Call(SessionCallback.Sent);
             AfterCallback();
         }
 
-        if (State != ConnectionState.Open || !_tenancy.DrainOwed || Outbound.PendingHere > Session.LowWaterMarkBytes
+        if (State != ConnectionState.Open || !IsDrainOwed || Outbound.PendingHere > Session.LowWaterMarkBytes
             || Outbound.HasOperations)
             return;
-        _tenancy.DrainOwed = false;
-        if ((_tenancy.Hooks & SessionHooks.Drained) == 0) return;
-        if (Tell(SessionCallback.Drained)) AfterCallback();
+        if (_callbacks.TakeDrained() && Tell(SessionCallback.Drained)) AfterCallback();
     }
 
     /// <summary>Takes the number of bytes to report by OnSent.</summary>
-    internal long TakeSent()
-    {
-        long sent = _tenancy.SentUntold;
-        _tenancy.SentUntold = 0;
-        return sent;
-    }
+    internal long TakeSent() => _callbacks.TakeSent();
 
     // ------------------------------------------------------------------ time limits (TimeLimits)
 
     /// <summary>Total time for which the connection was not read. Any thread; approximate.</summary>
-    internal long HeldMs => Volatile.Read(ref _tenancy.HeldMs);
+    internal long HeldMs => _held.TotalMs;
 
     /// <summary>True if the timer serves the limits now: no handshake and no end is in progress.</summary>
-    private bool IsLimited => State == ConnectionState.Open && WasConnected && _tenancy.Tls is not { IsTimed: true };
+    private bool IsLimited => State == ConnectionState.Open && WasConnected && _tls is not { IsTimed: true };
 
     /// <summary>
     /// Checks the limits in the next turn, after a hand-over or after a handshake that used the timer. Calls nothing.
@@ -135,8 +125,8 @@ internal sealed partial class Connection
         bool isTaking = IsReading && Pool is not { IsTaking: true };
         // Queued data without a send in progress leaves with the next flush. Only a send that is in progress for long
         // indicates a slow peer.
-        Traffic traffic = new(_tenancy.BytesReceived, Outbound.BytesSent,
-            isTaking && _tenancy.Life.Peer == PeerHalf.Open, _tenancy.HeldMs, Outbound.IsSendInFlight);
+        Traffic traffic = new(_received.Count, Outbound.BytesSent,
+            isTaking && _life.Peer == PeerHalf.Open, _held.TotalMs, Outbound.IsSendInFlight);
         TimeLimit passed = limits.Look(Loop.Engine.NowMs, traffic);
         if (passed != TimeLimit.None) TellTimeout(limits, ReasonOf(passed, limits));
         // The callback may have ended the connection, handed it over, or started a handshake.
@@ -157,14 +147,6 @@ internal sealed partial class Connection
         if (Tell(SessionCallback.TimeoutOf(reason.Cause), new PassedLimit(limits, reason))) AfterCallback();
     }
 
-    /// <summary>Called before the gate is shut and after it was opened.</summary>
-    private void CountHeldTime(bool isShut)
-    {
-        // At least one: a peer that was not read for however short a time gets its full time again.
-        if (!isShut) _tenancy.HeldMs += Math.Max(1, Loop.TimeMs - _tenancy.HeldFromMs);
-        else _tenancy.HeldFromMs = Loop.TimeMs;
-    }
-
     // ------------------------------------------------------------------ posted work (contract 18)
 
     /// <summary>Runs a post, even while the connection is ending, because an accepted post always runs.</summary>
@@ -178,7 +160,7 @@ internal sealed partial class Connection
         Loop.Mailbox.LeavePosted();
         Loop.LeaveCallback();
         bool wasAwaited = Session.EndPost();
-        if (thrown is not null) _tenancy.Driver.Fail(Here, thrown, name);
+        if (thrown is not null) _driver.Fail(Here, thrown, name);
         AfterCallback();
         if (wasAwaited && State == ConnectionState.Closed) Loop.Schedule(this);
     }
@@ -195,8 +177,8 @@ internal sealed partial class Connection
             return false;
         }
 
-        if (!_tenancy.Driver.Release(ReceiveGate.HandOver)) return true;
-        _tenancy.Driver.ForgetOffer(); // the switch delivers the unread data
+        if (!_driver.Release(ReceiveGate.HandOver)) return true;
+        _driver.ForgetOffer(); // the switch delivers the unread data
         Loop.Schedule(this);
         return true;
     }
@@ -216,7 +198,7 @@ internal sealed partial class Connection
     /// <summary>OnTlsHandshakeStarting has returned.</summary>
     internal void StrandHandshaking(bool hasEnded)
     {
-        if (_tenancy.Tls is not { Phase: TlsPhase.Greeting } tls) return;
+        if (_tls is not { Phase: TlsPhase.Greeting } tls) return;
         // During UpgradeToTls its Close follows the data that it has sent.
         if (hasEnded && State == ConnectionState.Handshaking) CloseWith(new CloseReason(CloseCause.LocalClose));
         tls.Begin();
@@ -230,7 +212,7 @@ internal sealed partial class Connection
         if (State != ConnectionState.Open || WasConnected) return;
         if (hasEnded) CloseWith(new CloseReason(CloseCause.LocalClose));
         if (State != ConnectionState.Open) return;
-        _tenancy.Tls!.LeaveHandshake();
+        _tls!.LeaveHandshake();
         Opened();
         // Cipher text has waited.
         Loop.Schedule(this);
@@ -239,8 +221,8 @@ internal sealed partial class Connection
     /// <summary>OnEndOfStream has returned, and all bytes before it were delivered.</summary>
     internal void StrandFinished()
     {
-        _tenancy.Life.PeersEndWasTold();
-        if (State == ConnectionState.Open && _tenancy.Life.Own == OwnHalf.Finished && Outbound.IsEmpty)
+        _life.PeersEndWasTold();
+        if (State == ConnectionState.Open && _life.Own == OwnHalf.Finished && Outbound.IsEmpty)
             CloseWith(new CloseReason(CloseCause.LocalClose));
     }
 
@@ -262,7 +244,7 @@ internal sealed partial class Connection
         ReplaceSession(next);
         Pool!.TellHandedOver(next, WasConnected);
         LookInNextTurn();
-        if (_tenancy.Life.Heard == Heard.ServerStopping) Pool.Tell(SessionCallback.ServerStopping);
+        if (_life.Heard == Heard.ServerStopping) Pool.Tell(SessionCallback.ServerStopping);
     }
 
     /// <summary>
@@ -272,10 +254,10 @@ internal sealed partial class Connection
     internal bool TryLeaveStrand()
     {
         if (Pool is null || State != ConnectionState.Open || !WasConnected) return false;
-        if (_tenancy.Tls is { IsShaking: true }) return false;
+        if (_tls is { IsShaking: true }) return false;
         // Before the field is cleared, because a thread that posts reads the field first and the state of posts second.
         Session.StartPosts();
-        _tenancy.Pool = null;
+        _pool = null;
         return true;
     }
 }

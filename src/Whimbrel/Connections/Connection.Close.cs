@@ -12,10 +12,10 @@ internal sealed partial class Connection
 {
     private const int LingerMs = 5_000;
 
-    internal void SetReason(CloseReason reason) => _tenancy.Life.Because(reason);
+    internal void SetReason(CloseReason reason) => _life.Because(reason);
 
     /// <summary>Counts bytes that were accepted and are not sent.</summary>
-    internal void Loses(long bytes) => _tenancy.Life.Loses(bytes);
+    internal void Loses(long bytes) => _life.Loses(bytes);
 
     // ------------------------------------------------------------------ graceful
 
@@ -49,7 +49,7 @@ internal sealed partial class Connection
         Outbound.Refuse();
         Outbound.Queue.CloseFill();
         _timers.CancelAll();
-        if (_tenancy.Tls is { IsShaking: true } tls && WaitsForHandshake)
+        if (_tls is { IsShaking: true } tls && WaitsForHandshake)
         {
             Go(ConnectionState.Concluding);
             tls.Upgrade!.CloseAs = reason; // nothing is processed before a handshake that comes first
@@ -74,25 +74,24 @@ internal sealed partial class Connection
     {
         if (Outbound.Error != 0)
             SetReason(new CloseReason(ErrorText.CauseOf(Outbound.Error), Outbound.Error));
-        else if (_tenancy.Life.PeerWasFirst && reason.Cause != CloseCause.ProtocolError)
+        else if (_life.PeerWasFirst && reason.Cause != CloseCause.ProtocolError)
             SetReason(new CloseReason(CloseCause.PeerClosed));
         else SetReason(reason);
         Go(ConnectionState.Draining);
         Outbound.ReleaseSends();
         // Inside a callback the session may still read the data (contract 13); then the code after the callback clears
         // it.
-        if (!ReferenceEquals(Loop.Active, this)) _tenancy.Driver.ClearUnread();
-        _tenancy.Driver.ForgetOffer();
-        if ((_tenancy.Life.Peer != PeerHalf.Open || PeerSaidAll) && Outbound.IsEmpty
-            && _tenancy.Tls is not { CanSend: true })
+        if (!ReferenceEquals(Loop.Active, this)) _driver.ClearUnread();
+        _driver.ForgetOffer();
+        if ((_life.Peer != PeerHalf.Open || PeerSaidAll) && Outbound.IsEmpty
+            && _tls is not { CanSend: true })
         {
             // Both sides are done: nothing to send, nothing to wait for.
             Detach();
             return;
         }
 
-        _tenancy.DrainEndsMs = Loop.Engine.NowMs + Loop.WholeMs(Shard.DrainLimit);
-        StartDeadline(Shard.Options.CommonTimeouts.Drain);
+        _deadline.StartDrain(this, Shard.Options.CommonTimeouts.Drain, Shard.DrainLimit);
         UpdateReceiving();
         Loop.Schedule(this);
     }
@@ -109,21 +108,21 @@ internal sealed partial class Connection
         }
 
         if (!Outbound.IsEmpty || SaysGoodbye()) return;
-        if (_tenancy.Life.Peer != PeerHalf.Open || PeerSaidAll)
+        if (_life.Peer != PeerHalf.Open || PeerSaidAll)
         {
             Detach();
             return;
         }
 
         Go(ConnectionState.Lingering);
-        if (_tenancy.Life.Own != OwnHalf.Finished)
+        if (_life.Own != OwnHalf.Finished)
         {
-            _tenancy.Life.Finish();
+            _life.Finish();
             Loop.ShutdownSend(this);
         }
 
         StartDeadline(
-            _tenancy.Tls is { Phase: TlsPhase.Over } || WasSaidAll ? s_alertTime : TimeSpan.FromMilliseconds(LingerMs));
+            _tls is { Phase: TlsPhase.Over } || _received.AreAll ? s_alertTime : TimeSpan.FromMilliseconds(LingerMs));
         UpdateReceiving();
     }
 
@@ -133,21 +132,19 @@ internal sealed partial class Connection
     /// close_notify is expected, nor with a fast open, which a close could undo.
     /// </summary>
     private bool PeerSaidAll =>
-        WasSaidAll && _tenancy.Tls is null && Shard.Options is not ClientOptions { Socket.FastOpen: true };
-
-    private bool WasSaidAll => _tenancy.SaidAllAt == _tenancy.BytesReceived + 1;
+        _received.AreAll && _tls is null && Shard.Options is not ClientOptions { Socket.FastOpen: true };
 
     /// <summary>Called when the session knows from its protocol that the peer sends nothing more.</summary>
     internal void NotePeerSaidAll()
     {
         // Too late after its close, because data received meanwhile would not be noticed.
-        if (State == ConnectionState.Open) _tenancy.SaidAllAt = _tenancy.BytesReceived + 1;
+        if (State == ConnectionState.Open) _received.DeclareAll();
     }
 
     internal void ShutdownSend()
     {
         if (State != ConnectionState.Open || IsFinishing) return;
-        _tenancy.Life.BeginShutdown();
+        _life.BeginShutdown();
         Outbound.Refuse();
         Outbound.ReleaseSends();
         Outbound.Queue.CloseFill();
@@ -156,19 +153,19 @@ internal sealed partial class Connection
 
     private void TryShutdownSend()
     {
-        if (_tenancy.Life.Own == OwnHalf.Finished || !Outbound.IsEmpty
-            || Outbound.Error != 0 || _tenancy.Tls is { IsShaking: true } || SaysGoodbye())
+        if (_life.Own == OwnHalf.Finished || !Outbound.IsEmpty
+            || Outbound.Error != 0 || _tls is { IsShaking: true } || SaysGoodbye())
             return;
-        _tenancy.Life.Finish();
+        _life.Finish();
         Loop.ShutdownSend(this);
         // On the pool the session may not have been notified yet, nor have received the last bytes.
-        if (_tenancy.Life.Peer == PeerHalf.Told) CloseWith(new CloseReason(CloseCause.PeerClosed));
+        if (_life.Peer == PeerHalf.Told) CloseWith(new CloseReason(CloseCause.PeerClosed));
     }
 
     /// <summary>Calls OnDisconnecting, once, after the end has begun, outside of callbacks.</summary>
     private void SayDisconnecting()
     {
-        _tenancy.Life.Hears(Heard.Disconnecting);
+        _life.Hears(Heard.Disconnecting);
         Tell(SessionCallback.Disconnecting, Pool is null ? null : Reason);
     }
 
@@ -178,8 +175,8 @@ internal sealed partial class Connection
     /// </summary>
     internal void ServerStopping()
     {
-        if (State != ConnectionState.Open || _tenancy.Life.Heard != Heard.Connected) return;
-        _tenancy.Life.Hears(Heard.ServerStopping);
+        if (State != ConnectionState.Open || _life.Heard != Heard.Connected) return;
+        _life.Hears(Heard.ServerStopping);
         if (Tell(SessionCallback.ServerStopping)) AfterCallback();
     }
 
@@ -201,7 +198,7 @@ internal sealed partial class Connection
         // An earlier send error is the first cause, even if the session was not notified yet.
         if (Outbound.Error != 0)
             SetReason(new CloseReason(ErrorText.CauseOf(Outbound.Error), Outbound.Error));
-        if (State == ConnectionState.Concluding) SetReason(_tenancy.Tls!.Upgrade!.CloseAs);
+        if (State == ConnectionState.Concluding) SetReason(_tls!.Upgrade!.CloseAs);
         SetReason(reason);
         Pool?.EndInput();
         ResetOnClose = true;
@@ -230,13 +227,13 @@ internal sealed partial class Connection
     {
         if (State is ConnectionState.Detaching or ConnectionState.Closed) return;
         Outbound.SettleStrand();
-        _tenancy.Life.IsReset(ResetOnClose && State != ConnectionState.Lingering);
+        _life.IsReset(ResetOnClose && State != ConnectionState.Lingering);
         Go(ConnectionState.Detaching);
-        if (_tenancy.Tls is { } tls) Shard.Silent.Remove(tls);
+        if (_tls is { } tls) Shard.Silent.Remove(tls);
         Outbound.Refuse();
         Session.StopPosts();
         Outbound.Queue.CloseFill();
-        _tenancy.IsReceiving = false;
+        _isReceiving = false;
         _timers.CancelAll();
         Loop.Detach(this);
     }
@@ -253,14 +250,14 @@ internal sealed partial class Connection
         if (State != ConnectionState.Connecting) return;
         Go(ConnectionState.Closed);
         _timers.CancelAll();
-        if (_tenancy.HoldsSocket)
+        if (_holdsSocket)
         {
             RawSocket held = AdoptedSocket;
             EndSharing();
             Loop.Discard(held);
         }
 
-        _tenancy.HoldsSocket = false;
+        _holdsSocket = false;
         ConnectOperation? dial = ConnectOperation;
         ConnectOperation = null;
         dial?.GiveUp(Reason);
@@ -268,11 +265,7 @@ internal sealed partial class Connection
     }
 
     /// <summary>The connect that will provide the socket, while it is in progress.</summary>
-    internal ConnectOperation? ConnectOperation
-    {
-        get => _tenancy.ConnectOperation;
-        set => _tenancy.ConnectOperation = value;
-    }
+    internal ConnectOperation? ConnectOperation { get; set; }
 
     internal void ConnectFailed(CloseReason reason)
     {
@@ -288,8 +281,8 @@ internal sealed partial class Connection
         if (!Session.PostsAreOver) return; // the last post returns here (contract 18)
         CloseInbox();
         // Without reserved bytes: what was accepted of them is counted by now.
-        _tenancy.Life.Loses(Outbound.Queued);
-        if (WasConnected && _tenancy.Life.Heard != Heard.Disconnecting && Pool is null) SayDisconnecting();
+        _life.Loses(Outbound.Queued);
+        if (WasConnected && _life.Heard != Heard.Disconnecting && Pool is null) SayDisconnecting();
         FreeTls();
         Outbound.End();
         Outbound.EndFeeds(Reason);
@@ -303,8 +296,8 @@ internal sealed partial class Connection
         if (Pool is { } pool)
         {
             // The last callback may come much later; this object serves other connections then.
-            _tenancy.Pool = null;
-            session.DetachForGood(_tenancy.BytesReceived, Outbound.BytesSent);
+            _pool = null;
+            session.DetachForGood(_received.Count, Outbound.BytesSent);
             Recycle();
             pool.End(reason, wasConnected);
             return;
@@ -312,7 +305,7 @@ internal sealed partial class Connection
 
         host.SessionEnding(session);
         SessionDriver.CallLast(Here, session, reason, wasConnected);
-        session.DetachForGood(_tenancy.BytesReceived, Outbound.BytesSent);
+        session.DetachForGood(_received.Count, Outbound.BytesSent);
         Recycle();
         if (session is not Newcomer) Loop.Engine.SessionEnded(session, reason);
         host.SessionEnded(session, reason, wasConnected);
@@ -328,33 +321,31 @@ internal sealed partial class Connection
         Generation = (Generation + 1) & ForeignWord.GenerationMask;
         OpenInbox();
         Outbound.Recycle();
-        _tenancy.Driver.ClearUnread();
+        _driver.ClearUnread();
         Go(ConnectionState.Free);
         Debug.Assert(_timers.IsEmpty, "timers outlive their session");
-        _tenancy = default;
+        _life = default;
+        _driver = default;
+        _callbacks = default;
+        _received = default;
+        _held = default;
+        (_shard, _pool, _tls) = (null!, null, null);
+        (ConnectedHost, ConnectOperation) = (null, null);
+        _holdsSocket = _isReceiving = ResetOnClose = false;
+        _deadline.Recycle(Loop);
         ForgetShare();
-        ResetOnClose = false;
-        if (_deadline is not null) Loop.Timers.Remove(_deadline);
         Loop.ReturnConnection(this);
     }
 
     // ------------------------------------------------------------------ deadlines
 
-    internal void StartDeadline(TimeSpan due) => StartDeadline(due, Outbound.BytesSent);
+    internal void StartDeadline(TimeSpan due) => _deadline.Start(this, due);
 
-    private void StartDeadline(TimeSpan due, long progress)
-    {
-        // One timer for all deadlines of all uses of this object, because there are many short connections.
-        _deadline ??= new LoopTimer(Loop, static state => ((Connection)state!).DeadlinePassed(), this);
-        _tenancy.ProgressAtDeadline = progress;
-        _deadline.Start(due);
-    }
-
-    private void DeadlinePassed()
+    internal void DeadlinePassed()
     {
         bool isShaking = State is ConnectionState.Handshaking or ConnectionState.Concluding
-            || (State == ConnectionState.Open && _tenancy.Tls is { IsTimed: true });
-        if (isShaking && _tenancy.Tls is { } tls)
+            || (State == ConnectionState.Open && _tls is { IsTimed: true });
+        if (isShaking && _tls is { } tls)
         {
             tls.Fail(new TlsFault(TlsFailure.TimedOut,
                 $"not done within {tls.Profile.Options.HandshakeTimeout.TotalSeconds:0.###} s "
@@ -370,17 +361,8 @@ internal sealed partial class Connection
             return;
         }
 
-        if (State == ConnectionState.Draining && Outbound.BytesSent > _tenancy.ProgressAtDeadline
-            && _tenancy.DrainEndsMs - Loop.Engine.NowMs is > 0 and var leftMs)
-        {
-            // The peer is slow but present, and may continue as long as it takes bytes. DrainEndsMs limits a peer that
-            // takes a byte now and then.
-            StartDeadline(
-                TimeSpan.FromMilliseconds(Math.Min(leftMs, Loop.WholeMs(Shard.Options.CommonTimeouts.Drain))));
-            return;
-        }
-
         if (State is not (ConnectionState.Draining or ConnectionState.Lingering)) return;
+        if (State == ConnectionState.Draining && _deadline.TryProlong(this, Shard.Options.CommonTimeouts.Drain)) return;
         ResetOnClose = true;
         Detach();
     }

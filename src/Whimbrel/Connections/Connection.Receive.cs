@@ -11,27 +11,24 @@ namespace Whimbrel.Connections;
 /// </summary>
 internal sealed partial class Connection
 {
-    /// <summary>Input discarded after Close before the connection is reset.</summary>
-    private const int LingerLimitBytes = 64 * 1024;
-
     internal const int BackPressureMark = 256 * 1024;
 
     private DriverHost Here => new(this, pool: null);
 
-    internal bool IsPeerDone => _tenancy.Life.PeerHasFinished;
+    internal bool IsPeerDone => _life.PeerHasFinished;
 
-    internal long BytesReceived => _tenancy.BytesReceived;
+    internal long BytesReceived => _received.Count;
 
-    internal int UnreadCount => _tenancy.Driver.UnreadCount;
+    internal int UnreadCount => _driver.UnreadCount;
 
     /// <summary>
     /// True if the session reads received data in place. Data that is copied for the pool, a stream or a body, or that
     /// is decrypted first, arrives in parts of the size that their limits allow.
     /// </summary>
-    internal bool TakesLargeBlocks => IsReading && _tenancy.Tls is null && Pool is null
-        && !_tenancy.OfferOwed && Session.TakesLargeBlocks;
+    internal bool TakesLargeBlocks => IsReading && _tls is null && Pool is null
+        && !_driver.HoldsOffer && Session.TakesLargeBlocks;
 
-    internal bool IsPaused => _tenancy.Driver.IsHeld(ReceiveGate.User);
+    internal bool IsPaused => _driver.IsHeld(ReceiveGate.User);
 
     /// <summary>
     /// True if a callback on the loop may consume more data: the connection is open, and its session has not paused,
@@ -41,22 +38,22 @@ internal sealed partial class Connection
         && IsReading && !HasNext && Outbound.PendingHere <= HoldMark;
 
     /// <summary>True if another loop has not processed yet what this session has sent there.</summary>
-    internal bool IsHeldForMailbox => _tenancy.Driver.IsHeld(ReceiveGate.Mailbox);
+    internal bool IsHeldForMailbox => _driver.IsHeld(ReceiveGate.Mailbox);
 
     /// <summary>True if the connection is not read because of its own full queue (contract 9).</summary>
-    internal bool IsAboveHighWaterMark => _tenancy.Driver.IsHeld(ReceiveGate.BackPressure);
+    internal bool IsAboveHighWaterMark => _driver.IsHeld(ReceiveGate.BackPressure);
 
     /// <summary>High-water mark of a session's own callbacks: 256 KiB, or a quarter of a smaller limit.</summary>
     internal long HoldMark => Math.Min(BackPressureMark, Outbound.Limit / 4);
 
-    private bool IsReading => _tenancy.Driver.Gate == ReceiveGate.None;
+    private bool IsReading => _driver.Gate == ReceiveGate.None;
 
-    internal bool WaitsForQueue => _tenancy.OfferOwed || IsAboveHighWaterMark;
+    internal bool WaitsForQueue => _driver.WaitsForQueue;
 
     /// <summary>Records that the running callback has seen pending bytes.</summary>
-    internal void KnowsOfQueue() => _tenancy.Driver.SeesQueue();
+    internal void KnowsOfQueue() => _driver.SeesQueue();
 
-    internal void SetMinimumBytes(int count) => _tenancy.Driver.SetMinimumBytes(count, Shard.Options);
+    internal void SetMinimumBytes(int count) => _driver.SetMinimumBytes(count, Shard.Options);
 
     // ------------------------------------------------------------------ back-pressure (contract 9)
 
@@ -73,23 +70,22 @@ internal sealed partial class Connection
     internal void HoldBack(bool untilEmpty)
     {
         // For "until empty", it does not help if a part of the queue is sent.
-        _tenancy.GoesOnAt = untilEmpty ? 0 : Math.Max(0, (HoldMark / 4) - 1);
+        long mark = untilEmpty ? 0 : Math.Max(0, (HoldMark / 4) - 1);
+        _driver.WaitForQueue(mark, holdsOffer: !Shard.Host.BackPressure);
         if (Shard.Host.BackPressure) Shut(ReceiveGate.BackPressure);
-        else _tenancy.OfferOwed = true;
-        if (Outbound.PendingHere <= _tenancy.GoesOnAt) Loop.Schedule(this);
+        if (Outbound.PendingHere <= mark) Loop.Schedule(this);
     }
 
     /// <summary>Called when less is pending than before.</summary>
     internal void QueueShrank(long pending)
     {
-        if (WaitsForQueue && pending <= _tenancy.GoesOnAt) EndBackPressure();
+        if (_driver.IsQueueShort(pending)) EndBackPressure();
     }
 
     private void EndBackPressure()
     {
-        Debug.Assert(WaitsForQueue, "a hold ends once");
-        _tenancy.OfferOwed = false;
-        if (UnreadCount > 0) _tenancy.Driver.OfferAgain();
+        _driver.EndWaitForQueue();
+        if (UnreadCount > 0) _driver.OfferAgain();
         Open(ReceiveGate.BackPressure);
         Loop.Schedule(this);
         // Last, because the session may run on the pool at once, and must not find the hold of the connection.
@@ -102,7 +98,7 @@ internal sealed partial class Connection
     internal void CompleteReceive(ReadOnlySpan<byte> data)
     {
         Loop.CountReceived(data.Length);
-        if (_tenancy.Tls is { } tls) tls.Receive(data);
+        if (_tls is { } tls) tls.Receive(data);
         else Deliver(data);
     }
 
@@ -112,7 +108,7 @@ internal sealed partial class Connection
     /// <param name="room">Capacity of the engine's block.</param>
     internal int MuchFrom(int room) =>
         IsPiped ? Duct.FromBytes
-        : Pool is not null && _tenancy.Tls is null ? StrandBlock.ReceivedFromBytes
+        : Pool is not null && _tls is null ? StrandBlock.ReceivedFromBytes
         : Session.LendsRoom ? PipeSegments.BulkBytes
         : TakesLargeBlocks ? room : int.MaxValue;
 
@@ -122,7 +118,7 @@ internal sealed partial class Connection
     /// </summary>
     internal IReceiveBuffer? BulkBuffer(LargeBlock large)
     {
-        if (!IsReading || _tenancy.Tls is not null || State != ConnectionState.Open) return null;
+        if (!IsReading || _tls is not null || State != ConnectionState.Open) return null;
         bool isNext = UnreadCount == 0;
         if (Pool is { } pool) return isNext ? pool : null;
         return isNext && Session.LendsRoom ? Session : TakesLargeBlocks ? large : null;
@@ -149,7 +145,7 @@ internal sealed partial class Connection
         }
 
         Loop.CountReceived(block.Length);
-        _tenancy.BytesReceived += block.Length;
+        _received.Add(block.Length);
         Shard.BytesReceived += block.Length;
         if (Pool!.Add(block)) Shut(ReceiveGate.Pool);
         Loop.FlushIfMany();
@@ -159,7 +155,7 @@ internal sealed partial class Connection
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     internal void Deliver(ReadOnlySpan<byte> data)
     {
-        _tenancy.BytesReceived += data.Length;
+        _received.Add(data.Length);
         Shard.BytesReceived += data.Length;
         if (State != ConnectionState.Open)
         {
@@ -167,7 +163,7 @@ internal sealed partial class Connection
             return;
         }
 
-        if (Pool is not { } pool) _tenancy.Driver.Deliver(Here, data);
+        if (Pool is not { } pool) _driver.Deliver(Here, data);
         else if (pool.Add(data)) Shut(ReceiveGate.Pool);
         Loop.FlushIfMany();
     }
@@ -177,10 +173,10 @@ internal sealed partial class Connection
     /// <summary>The engine read the peer's FIN; it stops receiving by itself.</summary>
     internal void CompleteReceiveEnd()
     {
-        _tenancy.IsReceiving = false;
+        _isReceiving = false;
         // After a reset that was reported to a direct send, a receive returns what looks like the end of the stream.
         Pool?.Sends.Direct.TakeOutcome();
-        if (_tenancy.Tls is { } tls && TakesInput)
+        if (_tls is { } tls && TakesInput)
         {
             if (Outbound.Error == 0 || State == ConnectionState.Handshaking)
             {
@@ -198,7 +194,7 @@ internal sealed partial class Connection
                 PeersEndArrived();
                 break;
             case ConnectionState.Draining:
-                _tenancy.Life.PeerFinishes();
+                _life.PeerFinishes();
                 Loop.Schedule(this);
                 break;
             case ConnectionState.Lingering:
@@ -208,43 +204,43 @@ internal sealed partial class Connection
     }
 
     /// <summary>True if unread data is passed again, now or later: the peer's FIN waits (contract 3).</summary>
-    private bool OffersFirst => _tenancy.Driver.OffersAgain || _tenancy.OfferOwed;
+    private bool OffersFirst => _driver.OffersAgain || _driver.HoldsOffer;
 
     internal void PeersEndArrived()
     {
-        if (!IsReading || OffersFirst) _tenancy.Life.HoldPeersEnd();
+        if (!IsReading || OffersFirst) _life.HoldPeersEnd();
         else PeerFinished();
     }
 
     private void PeerFinished()
     {
-        _tenancy.Life.PeerFinishes();
-        _tenancy.Driver.Hold(ReceiveGate.Finished);
+        _life.PeerFinishes();
+        _driver.Hold(ReceiveGate.Finished);
         if (Pool is { } pool)
         {
             pool.Strand.Finish();
             return;
         }
 
-        if (!_tenancy.Driver.DeliverLast(Here) || _tenancy.OfferOwed)
+        if (!_driver.DeliverLast(Here) || _driver.HoldsOffer)
         {
             if (State != ConnectionState.Open) return;
-            _tenancy.Driver.Release(ReceiveGate.Finished);
-            _tenancy.Life.HoldPeersEnd();
+            _driver.Release(ReceiveGate.Finished);
+            _life.HoldPeersEnd();
             return;
         }
 
         Call(SessionCallback.PeerFinished);
-        _tenancy.Life.PeersEndWasTold();
+        _life.PeersEndWasTold();
         AfterCallback();
-        if (State == ConnectionState.Open && _tenancy.Life.Own == OwnHalf.Finished && Outbound.IsEmpty)
+        if (State == ConnectionState.Open && _life.Own == OwnHalf.Finished && Outbound.IsEmpty)
             CloseWith(new CloseReason(CloseCause.LocalClose));
     }
 
     /// <summary>Receiving failed: reset, timed out, or another error of the system.</summary>
     internal void CompleteReceiveError(int error)
     {
-        _tenancy.IsReceiving = false;
+        _isReceiving = false;
         switch (State)
         {
             case ConnectionState.Open or ConnectionState.Handshaking or ConnectionState.Concluding:
@@ -261,13 +257,9 @@ internal sealed partial class Connection
     {
         // While draining, the peer may continue to send: a peer that is not read might not read either. After the own
         // FIN there is a limit.
-        if (State != ConnectionState.Lingering) return;
-        _tenancy.Discarded += count;
-        if (_tenancy.Discarded > LingerLimitBytes)
-        {
-            ResetOnClose = true;
-            Detach();
-        }
+        if (State != ConnectionState.Lingering || _received.TryDiscard(count)) return;
+        ResetOnClose = true;
+        Detach();
     }
 
     // ------------------------------------------------------------------ the gate
@@ -299,24 +291,24 @@ internal sealed partial class Connection
     {
         if (State != ConnectionState.Open) return;
         Open(ReceiveGate.Reader);
-        _tenancy.Driver.OfferAgain();
+        _driver.OfferAgain();
         Loop.Schedule(this);
     }
 
     private void Shut(ReceiveGate reason)
     {
-        if (IsReading) CountHeldTime(isShut: true);
-        _tenancy.Driver.Hold(reason);
+        if (IsReading) _held.Begin(Loop.TimeMs);
+        _driver.Hold(reason);
         UpdateReceiving();
     }
 
     internal void Open(ReceiveGate reasons)
     {
-        if (!_tenancy.Driver.Release(reasons)) return;
-        if (IsReading) CountHeldTime(isShut: false);
+        if (!_driver.Release(reasons)) return;
+        if (IsReading) _held.End(Loop.TimeMs);
         if (State != ConnectionState.Open) return;
         if ((reasons & (ReceiveGate.User | ReceiveGate.Callback)) != 0 && UnreadCount > 0)
-            _tenancy.Driver.OfferAgain();
+            _driver.OfferAgain();
         // This may be inside a callback. The completion phase passes the unread data, then reads.
         Loop.Schedule(this);
     }
@@ -328,13 +320,13 @@ internal sealed partial class Connection
     {
         bool wanted = State switch
         {
-            _ when TakesInput && _tenancy.Tls is { } tls => tls.WantsInput,
-            ConnectionState.Open => MayDeliver && !_tenancy.Life.HoldsPeersEnd,
-            ConnectionState.Lingering or ConnectionState.Draining => _tenancy.Life.Peer == PeerHalf.Open,
+            _ when TakesInput && _tls is { } tls => tls.WantsInput,
+            ConnectionState.Open => MayDeliver && !_life.HoldsPeersEnd,
+            ConnectionState.Lingering or ConnectionState.Draining => _life.Peer == PeerHalf.Open,
             _ => false,
         };
-        if (wanted == _tenancy.IsReceiving) return;
-        _tenancy.IsReceiving = wanted;
+        if (wanted == _isReceiving) return;
+        _isReceiving = wanted;
         if (wanted) Loop.StartReceive(this);
         else Loop.StopReceive(this);
     }
@@ -350,8 +342,8 @@ internal sealed partial class Connection
     /// </summary>
     internal Connection? SpliceTarget =>
         State == ConnectionState.Open && MayDeliver
-        && !_tenancy.OfferOwed && UnreadCount == 0 && !_tenancy.Driver.HasMinimum
-            && _tenancy.Tls is null && Pool is null && !MayHaveDuplicate ? Session.Piping?.SpliceTarget : null;
+        && !_driver.HoldsOffer && UnreadCount == 0 && !_driver.HasMinimum
+            && _tls is null && Pool is null && !MayHaveDuplicate ? Session.Piping?.SpliceTarget : null;
 
     /// <summary>
     /// True if, as a target, spliced data would be the next on the wire. A socket that other code has an object of may
@@ -364,7 +356,7 @@ internal sealed partial class Connection
     internal void CompleteSplice(Connection target, int count)
     {
         Loop.CountReceived(count);
-        _tenancy.BytesReceived += count;
+        _received.Add(count);
         Shard.BytesReceived += count;
         Shard.MessagesReceived++;
         Session.Piping!.Spliced(count);

@@ -16,28 +16,24 @@ internal sealed partial class Connection
     /// <summary>
     /// Host name of the connect: the name that a server's certificate must cover if the options name none.
     /// </summary>
-    internal string? ConnectedHost
-    {
-        get => _tenancy.ConnectedHost;
-        set => _tenancy.ConnectedHost = value;
-    }
+    internal string? ConnectedHost { get; set; }
 
-    internal TlsTransport? Tls => _tenancy.Tls;
+    internal TlsTransport? Tls => _tls;
 
     /// <summary>True without TLS, as far as another thread sees.</summary>
-    internal bool IsPlain => Volatile.Read(ref _tenancy.Tls) is null;
+    internal bool IsPlain => Volatile.Read(ref _tls) is null;
 
-    internal bool HasTls => _tenancy.Tls is not null;
+    internal bool HasTls => _tls is not null;
 
     /// <summary>True from the request for an upgrade to the end of its handshake.</summary>
-    private bool IsUpgrading => _tenancy.Tls is { Upgrade: not null, IsShaking: true };
+    private bool IsUpgrading => _tls is { Upgrade: not null, IsShaking: true };
 
     /// <summary>Starts TLS on an attached socket. The session is notified after the handshake.</summary>
     private void BeginTls(TlsProfile profile)
     {
         Go(ConnectionState.Handshaking);
         TlsTransport tls = new(this, profile, upgrade: null);
-        _tenancy.Tls = tls;
+        _tls = tls;
         tls.Greet();
     }
 
@@ -47,7 +43,7 @@ internal sealed partial class Connection
     /// </summary>
     internal bool TellsHandshaking()
     {
-        if (State == ConnectionState.Concluding || (_tenancy.Hooks & SessionHooks.Handshaking) == 0) return true;
+        if (State == ConnectionState.Concluding || !_callbacks.Has(SessionHooks.Handshaking)) return true;
         if (!Tell(SessionCallback.Handshaking)) return false;
         AfterCallback();
         return true;
@@ -68,7 +64,7 @@ internal sealed partial class Connection
 
         newcomer.DetachForHandOver();
         session.AttachByHandOver(this, newcomer);
-        _tenancy.Driver.Replace(session);
+        _driver.Replace(session);
         ChangeHooks(session);
         GivePool(session);
         Loop.Engine.SessionBegan(session);
@@ -113,7 +109,7 @@ internal sealed partial class Connection
     internal void HandshakeDone(TlsTransport tls, TlsInfo info)
     {
         Session.SetTls(info);
-        if (_deadline is not null) Loop.Timers.Remove(_deadline);
+        _deadline.Stop(Loop);
         bool isNew = IsNewcomer;
         if (isNew && !MakeSession(info)) return;
         // On the pool a handshake counts until OnTlsHandshakeCompleted has returned, so that a stop that ends all
@@ -135,9 +131,9 @@ internal sealed partial class Connection
         if (isHandshake) Pool?.EndInput();
         // Data received before is delivered, as before a reset. After it, the strand calls OnDisconnecting and
         // OnDisconnected.
-        else if (Pool is not null && WasConnected) _tenancy.Life.Hears(Heard.Disconnecting);
-        _tenancy.Driver.ForgetOffer();
-        _tenancy.Life.DropPeersEnd();
+        else if (Pool is not null && WasConnected) _life.Hears(Heard.Disconnecting);
+        _driver.ForgetOffer();
+        _life.DropPeersEnd();
         if (atOnce || Outbound.Error != 0)
         {
             ResetOnClose = true;
@@ -145,7 +141,7 @@ internal sealed partial class Connection
             return;
         }
 
-        if (!ReferenceEquals(Loop.Active, this)) _tenancy.Driver.ClearUnread();
+        if (!ReferenceEquals(Loop.Active, this)) _driver.ClearUnread();
         Go(ConnectionState.Draining);
         StartDeadline(s_alertTime);
         UpdateReceiving();
@@ -165,9 +161,9 @@ internal sealed partial class Connection
 
     private void FreeTls()
     {
-        if (_tenancy.Tls is not { } tls) return;
+        if (_tls is not { } tls) return;
         tls.Free();
-        _tenancy.Tls = null;
+        _tls = null;
         if (Pool is null) tls.Upgrade?.Failed(Reason);
     }
 
@@ -223,7 +219,7 @@ internal sealed partial class Connection
     /// </summary>
     internal void StrandUpgrading(uint generation, TlsUpgrade upgrade)
     {
-        if (generation != Generation || _tenancy.Tls is not { Phase: TlsPhase.Asked } tls
+        if (generation != Generation || _tls is not { Phase: TlsPhase.Asked } tls
             || !ReferenceEquals(tls.Upgrade, upgrade))
         {
             upgrade.Rest.Clear();
@@ -243,7 +239,7 @@ internal sealed partial class Connection
         Outbound.Queue.CloseFill();
         TlsTransport tls = new(this, upgrade.Profile, upgrade);
         tls.TakePlain(ref Outbound.Queue);
-        _tenancy.Tls = tls;
+        _tls = tls;
         return tls;
     }
 
@@ -259,8 +255,8 @@ internal sealed partial class Connection
             return;
         }
 
-        _tenancy.Driver.ForgetOffer();
-        if (Pool is null) upgrade.Rest = _tenancy.Driver.TakeUnread();
+        _driver.ForgetOffer();
+        if (Pool is null) upgrade.Rest = _driver.TakeUnread();
         if (upgrade.Rest.Length > 0 && upgrade.Unread == UnreadBytes.Refuse)
         {
             int count = upgrade.Rest.Length;
@@ -282,24 +278,24 @@ internal sealed partial class Connection
         State is ConnectionState.Open or ConnectionState.Handshaking or ConnectionState.Concluding;
 
     /// <summary>True if more data may be delivered to the session now.</summary>
-    internal bool MayDeliver => IsReading && !_tenancy.Driver.OffersAgain;
+    internal bool MayDeliver => IsReading && !_driver.OffersAgain;
 
-    private bool MayOffer => _tenancy.Driver.Gate is ReceiveGate.None or ReceiveGate.Finished;
+    private bool MayOffer => _driver.Gate is ReceiveGate.None or ReceiveGate.Finished;
 
     /// <summary>Queues a close_notify for the peer. Returns true if it has to be sent first.</summary>
-    private bool SaysGoodbye() => _tenancy.Tls is { } tls && tls.SayGoodbye();
+    private bool SaysGoodbye() => _tls is { } tls && tls.SayGoodbye();
 
     /// <summary>Passes a FIN that was read back to the layer. Returns false if there was none.</summary>
     internal bool TakeBackPeersEnd()
     {
-        bool hasCome = _tenancy.Life.Peer != PeerHalf.Open;
-        _tenancy.Life.DropPeersEnd();
+        bool hasCome = _life.Peer != PeerHalf.Open;
+        _life.DropPeersEnd();
         return hasCome;
     }
 
     /// <summary>Records the peer's end without a callback: the connection ends.</summary>
-    internal void PeerHasLeft() => _tenancy.Life.PeerFinishes();
+    internal void PeerHasLeft() => _life.PeerFinishes();
 
     /// <summary>True if the peer's FIN has not been passed to the session yet.</summary>
-    internal bool HoldsPeersEnd => _tenancy.Life.HoldsPeersEnd;
+    internal bool HoldsPeersEnd => _life.HoldsPeersEnd;
 }

@@ -19,10 +19,21 @@ namespace Whimbrel.Connections;
 /// </remarks>
 internal sealed partial class Connection : Resident, IMailboxReceiver
 {
-    private Tenancy _tenancy;
-    private OutboundQueue _outbound;
+    private OutboundQueue _outbound; // its word for other threads outlives a use
     private SessionTimers _timers;
-    private LoopTimer? _deadline;
+    private ConnectionDeadline _deadline;
+
+    // ---- of one use: the next one begins with their defaults (Recycle)
+    private HostShard _shard = null!;
+    private PoolSession? _pool;
+    private TlsTransport? _tls;
+    private Life _life;
+    private SessionDriver _driver; // with a pool session, which has a driver of its own, this one only holds
+    private SendCallbacks _callbacks;
+    private ReceivedBytes _received;
+    private HeldTime _held;
+    private bool _holdsSocket; // accepted, and not adopted yet
+    private bool _isReceiving; // the engine reads
 
     internal Connection(Loop loop)
         : base(loop) => _outbound = new OutboundQueue(this);
@@ -30,15 +41,15 @@ internal sealed partial class Connection : Resident, IMailboxReceiver
     /// <summary>The sending half.</summary>
     internal ref OutboundQueue Outbound => ref _outbound;
 
-    internal ConnectionState State => _tenancy.Life.State;
+    internal ConnectionState State => _life.State;
 
-    internal Session Session => _tenancy.Driver.Session;
+    internal Session Session => _driver.Session;
 
     internal ConnectionHost Host => Shard.Host;
 
-    internal HostShard Shard => _tenancy.Shard;
+    internal HostShard Shard => _shard;
 
-    internal CloseReason Reason => _tenancy.Life.Reason;
+    internal CloseReason Reason => _life.Reason;
 
     /// <summary>
     /// Reason of the end, even if the session was not notified yet; cause None while the connection is not ending.
@@ -50,17 +61,17 @@ internal sealed partial class Connection : Resident, IMailboxReceiver
 
     internal bool IsOpen => WasConnected && State == ConnectionState.Open && Pool is not { IsEnded: true };
 
-    internal bool WasConnected => _tenancy.Life.WasConnected;
+    internal bool WasConnected => _life.WasConnected;
 
     /// <summary>True if the own half is being or was shut down: sends are rejected.</summary>
-    internal bool IsFinishing => _tenancy.Life.Own != OwnHalf.Open;
+    internal bool IsFinishing => _life.Own != OwnHalf.Open;
 
     /// <summary>True before OnConnected is called. Sends are possible from OnTlsHandshakeCompleted on.</summary>
     internal bool IsBeginning => State is ConnectionState.Connecting or ConnectionState.Handshaking
         || (State == ConnectionState.Open && !WasConnected);
 
     /// <summary>The session's side on the pool; null if callbacks run on the loop.</summary>
-    internal PoolSession? Pool => _tenancy.Pool;
+    internal PoolSession? Pool => _pool;
 
     /// <summary>True if user code may have duplicated the descriptor, because it has seen it.</summary>
     internal override bool MayHaveDuplicate => WasShared || Shard.Options.CommonSocket.OnCreated is not null;
@@ -83,7 +94,7 @@ internal sealed partial class Connection : Resident, IMailboxReceiver
     private void Go(ConnectionState next)
     {
         ConnectionState last = State;
-        if (!_tenancy.Life.TryGo(next)) Loop.IllegalStep(last, next);
+        if (!_life.TryGo(next)) Loop.IllegalStep(last, next);
     }
 
     // ------------------------------------------------------------------ birth
@@ -93,10 +104,10 @@ internal sealed partial class Connection : Resident, IMailboxReceiver
     /// </summary>
     internal void Begin(HostShard shard, Session session, long id, EndPoint? local, PeerAddress remote)
     {
-        _tenancy.Shard = shard;
-        _tenancy.Driver.Begin(session, ReceiveGate.NotOpen);
+        _shard = shard;
+        _driver.Begin(session, ReceiveGate.NotOpen);
         Go(ConnectionState.Connecting);
-        _tenancy.Hooks = shard.HooksOf(session);
+        _callbacks.Begin(shard.HooksOf(session));
         Outbound.Begin(shard.Options.CommonLimits);
         shard.Opened++;
         session.Attach(this, id, local, remote);
@@ -107,7 +118,7 @@ internal sealed partial class Connection : Resident, IMailboxReceiver
     private void GivePool(Session session)
     {
         if (Shard.Options.Scheduling == Scheduling.ThreadPool && !session.StaysOnLoop)
-            _tenancy.Pool = new PoolSession(this, session);
+            _pool = new PoolSession(this, session);
     }
 
     /// <summary>
@@ -116,8 +127,8 @@ internal sealed partial class Connection : Resident, IMailboxReceiver
     /// </summary>
     internal void Connecting(RawSocket? accepted)
     {
-        _tenancy.HoldsSocket = accepted is not null && State == ConnectionState.Connecting;
-        if (_tenancy.HoldsSocket)
+        _holdsSocket = accepted is not null && State == ConnectionState.Connecting;
+        if (_holdsSocket)
         {
             BeginSharing(accepted.GetValueOrDefault());
         }
@@ -149,7 +160,7 @@ internal sealed partial class Connection : Resident, IMailboxReceiver
     /// <summary>Attaches the accepted socket of this connection.</summary>
     internal void AdoptHeld()
     {
-        _tenancy.HoldsSocket = false;
+        _holdsSocket = false;
         Loop.Attach(this);
     }
 
@@ -187,10 +198,10 @@ internal sealed partial class Connection : Resident, IMailboxReceiver
     private void Opened()
     {
         if (State != ConnectionState.Open) TakeSends();
-        _tenancy.Life.Hears(Heard.Connected);
+        _life.Hears(Heard.Connected);
         // Other bits stay set: a pause in OnConnecting continues (contract 10).
-        _tenancy.Driver.Release(ReceiveGate.NotOpen);
-        CountHeldTime(isShut: true);
+        _driver.Release(ReceiveGate.NotOpen);
+        _held.Begin(Loop.TimeMs);
         Shard.Members.Add(this);
         Session.SetConnectedAt(Loop.Engine.UtcNow);
         if (Pool is { } pool)
@@ -228,40 +239,40 @@ internal sealed partial class Connection : Resident, IMailboxReceiver
     }
 
     private void Call(SessionCallback callback, object? argument = null) =>
-        _tenancy.Driver.Call(Here, callback, argument);
+        _driver.Call(Here, callback, argument);
 
     /// <summary>Carries out requests of a callback that must not take effect inside it.</summary>
     internal void AfterCallback()
     {
         while (HasNext && (State == ConnectionState.Open || IsBeginning) && MaySwitch())
             SwitchSession();
-        if (_tenancy.Tls is { Phase: TlsPhase.Due } tls) StartUpgrade(tls);
+        if (_tls is { Phase: TlsPhase.Due } tls) StartUpgrade(tls);
     }
 
     // ------------------------------------------------------------------ hand-over (contract 15)
 
     /// <summary>True if an earlier callback has handed over, and posts to its session run first.</summary>
-    internal bool IsHandingOver => _tenancy.Driver.IsHeld(ReceiveGate.HandOver);
+    internal bool IsHandingOver => _driver.IsHeld(ReceiveGate.HandOver);
 
     /// <summary>True if the running callback has handed over.</summary>
-    internal bool HasNext => _tenancy.Driver.Next is not null;
+    internal bool HasNext => _driver.Next is not null;
 
     internal void HandOver(Session next, bool holdsSends)
     {
         if (State != ConnectionState.Open && !IsBeginning) return;
-        _tenancy.Driver.HandOver(next);
+        _driver.HandOver(next);
         if (holdsSends) Outbound.HoldSends();
         if (!ReferenceEquals(Loop.Active, this)) Loop.Schedule(this);
     }
 
     private void SwitchSession()
     {
-        Session old = ReplaceSession(_tenancy.Driver.TakeNext());
-        if (_tenancy.Driver.IsHeld(ReceiveGate.Reader | ReceiveGate.Callback))
+        Session old = ReplaceSession(_driver.TakeNext());
+        if (_driver.IsHeld(ReceiveGate.Reader | ReceiveGate.Callback))
         {
             // The next session is not held by the reader of this one.
             Open(ReceiveGate.Reader | ReceiveGate.Callback);
-            _tenancy.Driver.ForgetOffer();
+            _driver.ForgetOffer();
         }
 
         if (WasConnected) Session.StartPosts();
@@ -273,11 +284,11 @@ internal sealed partial class Connection : Resident, IMailboxReceiver
         if (thrown is not null) AbortWith(new CloseReason(CloseCause.UserException, 0, thrown));
         if (!WasConnected) return;
         LookInNextTurn();
-        if (_tenancy.Life.Heard == Heard.ServerStopping && State == ConnectionState.Open)
+        if (_life.Heard == Heard.ServerStopping && State == ConnectionState.Open)
             Call(SessionCallback.ServerStopping);
         if (State != ConnectionState.Open || UnreadCount == 0 || IsUpgrading) return;
-        if (!HasNext && MayOffer) _tenancy.Driver.OfferUnread(Here);
-        else _tenancy.Driver.OfferAgain();
+        if (!HasNext && MayOffer) _driver.OfferUnread(Here);
+        else _driver.OfferAgain();
     }
 
     /// <summary>Gives the connection to the next session. Returns the old one, which is not notified yet.</summary>
@@ -290,7 +301,7 @@ internal sealed partial class Connection : Resident, IMailboxReceiver
         old.DetachForHandOver();
         Outbound.EndFeeds(new CloseReason(CloseCause.HandedOver));
         next.AttachByHandOver(this, old);
-        _tenancy.Driver.Replace(next);
+        _driver.Replace(next);
         ChangeHooks(next);
         Shard.Host.SessionReplaced(old, next);
         return old;
@@ -379,13 +390,13 @@ internal sealed partial class Connection : Resident, IMailboxReceiver
                 break;
             case ConnectionState.Handshaking:
                 AfterCallback();
-                if (State == ConnectionState.Handshaking) _tenancy.Tls!.RunScheduled();
+                if (State == ConnectionState.Handshaking) _tls!.RunScheduled();
                 break;
             case ConnectionState.Concluding:
                 RunScheduledConcluding();
                 break;
             case ConnectionState.Draining:
-                if (WasConnected && _tenancy.Life.Heard != Heard.Disconnecting) SayDisconnecting();
+                if (WasConnected && _life.Heard != Heard.Disconnecting) SayDisconnecting();
                 if (Outbound.IsFileFault) AbortWith(Outbound.FaultReason);
                 if (State != ConnectionState.Draining) break;
                 Outbound.UseRoom();
@@ -403,8 +414,8 @@ internal sealed partial class Connection : Resident, IMailboxReceiver
         if (Outbound.IsFileFault) AbortWith(Outbound.FaultReason);
         else if (Outbound.Error != 0)
             Fail(new CloseReason(Diagnostics.ErrorText.CauseOf(Outbound.Error), Outbound.Error));
-        else if (_tenancy.Tls is { Phase: TlsPhase.Due } tls) StartUpgrade(tls);
-        else _tenancy.Tls!.RunScheduled();
+        else if (_tls is { Phase: TlsPhase.Due } tls) StartUpgrade(tls);
+        else _tls!.RunScheduled();
     }
 
     private void RunScheduledOpen()
@@ -422,7 +433,7 @@ internal sealed partial class Connection : Resident, IMailboxReceiver
             if (State != ConnectionState.Open) return;
         }
 
-        if ((_tenancy.DrainOwed || _tenancy.SentUntold > 0) && WasConnected)
+        if (_callbacks.AreDue && WasConnected)
         {
             TellSent();
             if (State != ConnectionState.Open) return;
@@ -435,20 +446,20 @@ internal sealed partial class Connection : Resident, IMailboxReceiver
             return;
         }
 
-        if (_tenancy.Driver.OffersAgain && !IsUpgrading && MayOffer)
+        if (_driver.OffersAgain && !IsUpgrading && MayOffer)
         {
-            _tenancy.Driver.ForgetOffer();
-            _tenancy.Driver.OfferUnread(Here);
+            _driver.ForgetOffer();
+            _driver.OfferUnread(Here);
             if (State != ConnectionState.Open) return;
         }
 
-        if (_tenancy.Tls is { } tls)
+        if (_tls is { } tls)
         {
             tls.RunScheduled();
             if (State != ConnectionState.Open) return;
         }
 
-        if (_tenancy.Life.HoldsPeersEnd && !IsUpgrading && IsReading && !OffersFirst)
+        if (_life.HoldsPeersEnd && !IsUpgrading && IsReading && !OffersFirst)
         {
             PeerFinished();
             if (State != ConnectionState.Open) return;

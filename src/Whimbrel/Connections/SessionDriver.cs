@@ -17,6 +17,7 @@ internal struct SessionDriver
     private UnreadStore _unread;
     private int _minimum; // of the next call of OnData, in bytes
     private bool _hasSeenQueue;
+    private long _shortBytes; // number of pending bytes at which a wait for the queue ends
 
     /// <summary>Session whose callbacks are called.</summary>
     internal Session Session { get; private set; }
@@ -62,6 +63,31 @@ internal struct SessionDriver
     internal void OfferAgain() => OffersAgain = true;
 
     internal void ForgetOffer() => OffersAgain = false;
+
+    // ------------------------------------------------------------------ the wait for a short queue (contract 9)
+
+    /// <summary>
+    /// True if only unread data waits for a short queue, without a hold, because back-pressure is off.
+    /// </summary>
+    internal bool HoldsOffer { get; private set; }
+
+    internal readonly bool WaitsForQueue => HoldsOffer || IsHeld(ReceiveGate.BackPressure);
+
+    /// <summary>Waits until no more than this number of bytes is pending.</summary>
+    internal void WaitForQueue(long mark, bool holdsOffer)
+    {
+        _shortBytes = mark;
+        HoldsOffer |= holdsOffer;
+    }
+
+    /// <summary>True if it waits, and the queue is short enough.</summary>
+    internal readonly bool IsQueueShort(long pending) => WaitsForQueue && pending <= _shortBytes;
+
+    internal void EndWaitForQueue()
+    {
+        Debug.Assert(WaitsForQueue, "a wait ends once");
+        HoldsOffer = false;
+    }
 
     /// <summary>
     /// Records that the running callback has seen pending bytes: what it leaves unread waits until they are sent.
