@@ -376,7 +376,7 @@ internal sealed partial class LoopSocket
 
     // ------------------------------------------------------------------ called by the engine
 
-    private void Flush()
+    private void SendQueued()
     {
         IsSendInFlight = true;
         _engine.StartSend(this);

@@ -333,7 +333,7 @@ internal sealed partial class LoopSocket : DatagramResident
     internal override void ReceiveBatchEnded()
     {
         ReceiveCalls++;
-        if (!_isDetaching && Queue.Count > 0 && !IsSendInFlight) Flush();
+        if (!_isDetaching && Queue.Count > 0 && !IsSendInFlight) SendQueued();
     }
 
     internal override void NoteOverflow(uint total)
@@ -597,7 +597,7 @@ internal sealed partial class LoopSocket : DatagramResident
         if (_noteCount > 0) TellNotes();
         if (_life == Life.Open && (_held.Count > 0 || (!_isReceiving && _toldOpen && !_isPaused))) DeliverHeld();
         if (_life == Life.Closed) return;
-        if (Queue.Count > 0 && !IsSendInFlight) Flush();
+        if (Queue.Count > 0 && !IsSendInFlight) SendQueued();
         AfterSends();
     }
 

@@ -357,30 +357,28 @@ public abstract partial class Session : IConnection, ITimerOwner
     }
 
     /// <summary>
-    /// Returns space in the send buffer, so that a message can be written without a copy. Call <see cref="Commit"/> in
-    /// the same callback and before any other send. Empty if nothing can be sent now. A second call releases the first
-    /// reservation. The session's thread only.
+    /// Returns memory of the library in which a message can be written, without a buffer of the caller.
+    /// <see cref="Commit"/> in the same callback queues it. Empty if nothing can be sent now. A second call releases the
+    /// first reservation, also one of another session of the loop. The session's thread only.
     /// </summary>
     /// <param name="count">Maximum number of bytes to write, up to 32,768.</param>
-    /// <exception cref="InvalidOperationException">64 reservations of this callback were followed by other sends
-    /// without a Commit.</exception>
     protected Span<byte> Reserve(int count)
     {
         if (_connection is not { } connection) return default;
         if (Strand.CurrentOf(connection, _generation) is not { } pool)
             return connection.Outbound.Reserve(count, _generation);
-        SendQueue.CheckReserve(count);
+        OutboundQueue.CheckReserve(count);
         return pool.Sends.Reserve(count);
     }
 
     /// <summary>
-    /// Queues the bytes written into the span of <see cref="Reserve"/>. Has no effect after the end. The session's
-    /// thread only.
+    /// Queues the bytes written into the span of <see cref="Reserve"/>, after what the callback has sent before this call.
+    /// Has no effect after the end. The session's thread only.
     /// </summary>
     /// <param name="count">Number of bytes written, from the start of the span. 0 releases the reservation.</param>
-    /// <exception cref="ArgumentOutOfRangeException">The count is larger than the reservation.</exception>
-    /// <exception cref="InvalidOperationException">Something was sent after <see cref="Reserve"/>, or its callback has
-    /// returned, so the reservation is no longer at the end of the queue. None of it is sent.</exception>
+    /// <exception cref="ArgumentOutOfRangeException">The count is larger than the reservation. A reservation ends with
+    /// its callback, with the next <see cref="Reserve"/> on the loop, and with a <c>SendAsync</c> of this session that
+    /// waits for space. Nothing is sent.</exception>
     protected void Commit(int count)
     {
         if (_connection is not { } connection) return;

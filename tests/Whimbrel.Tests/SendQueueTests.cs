@@ -6,8 +6,6 @@ namespace Whimbrel.Tests;
 // Safe: memory is touched through blocks that the test holds.
 public sealed unsafe class SendQueueTests
 {
-    private const long Call = 7;
-
     private readonly BlockPool _pool = new();
 
     [Fact]
@@ -84,7 +82,7 @@ public sealed unsafe class SendQueueTests
         Assert.Equal((0, 5L, 5), (queue.Room, queue.Pending, queue.Blocks.Tail!.Length));
         Assert.Equal("hello"u8, new ReadOnlySpan<byte>(queue.Blocks.Head!.Memory, 5));
         // Admitted data is accepted even if the limit is reached.
-        Assert.True(queue.HasFreeTail(Call));
+        Assert.True(queue.HasFreeTail);
         queue.Count(200);
         queue.OpenFill(7);
         Assert.Equal(7, queue.Room);
@@ -130,80 +128,6 @@ public sealed unsafe class SendQueueTests
         Assert.Equal((70u, true), (word.Bytes, word.IsOf(5)));
         word.Release(70, 5);
         Assert.Equal(0u, word.Bytes);
-    }
-
-    [Fact]
-    public void Reserved_space_is_queued_when_it_is_committed_and_not_before()
-    {
-        SendQueue queue = NewQueue(1000);
-        queue.Enqueue(_pool.Take());
-        Assert.True(queue.TryBeginReserve(Call));
-        Assert.True(queue.HasTailFor(10, Call));
-        Span<byte> room = queue.Reserve(10, Call);
-        "abc"u8.CopyTo(room);
-        Assert.True(queue.IsLent(Call));
-        Assert.False(queue.IsLent(Call + 1));
-        Assert.False(queue.HasFreeTail(Call));
-        Assert.True(queue.HasFreeTail(Call + 1));
-        Assert.Equal(0, queue.Pending);
-        Assert.True(queue.Commit(3, Call, isOpen: true));
-        Assert.False(queue.IsLent(Call));
-        Assert.Equal((3L, 3), (queue.Pending, queue.Blocks.Tail!.Length));
-        // Nothing is reserved any more.
-        Assert.False(queue.Commit(0, Call, isOpen: true));
-    }
-
-    [Fact]
-    public void Reserved_space_is_lost_when_something_is_sent_after_it()
-    {
-        SendQueue queue = NewQueue(1000);
-        queue.Enqueue(_pool.Take());
-        Assert.True(queue.TryBeginReserve(Call));
-        _ = queue.Reserve(10, Call);
-        queue.Enqueue(Filled(5));
-        InvalidOperationException lost = new();
-        try
-        {
-            _ = queue.Commit(1, Call, isOpen: true);
-        }
-        catch (InvalidOperationException e)
-        {
-            lost = e;
-        }
-
-        Assert.Contains("Reserve", lost.Message, StringComparison.Ordinal);
-        Assert.Equal(5, queue.Pending);
-        // Its block stays until the call returns.
-        Assert.True(queue.IsLent(Call));
-    }
-
-    [Fact]
-    public void Reserved_room_is_forgotten_when_the_connection_takes_no_sends_any_more()
-    {
-        SendQueue queue = NewQueue(1000);
-        queue.Enqueue(_pool.Take());
-        Assert.True(queue.TryBeginReserve(Call));
-        _ = queue.Reserve(10, Call);
-        Assert.False(queue.Commit(10, Call, isOpen: false));
-        Assert.Equal(0, queue.Pending);
-    }
-
-    [Fact]
-    public void Each_callback_may_send_past_its_reserved_room_as_often_as_the_limit_says()
-    {
-        SendQueue queue = NewQueue(1_000_000);
-        queue.Enqueue(_pool.Take());
-        for (long call = 1; call <= 3; call++)
-        {
-            int rooms = 0;
-            for (; queue.TryBeginReserve(call); rooms++)
-            {
-                _ = queue.Reserve(10, call);
-                queue.Enqueue(Filled(5));
-            }
-
-            Assert.Equal(SendQueue.MostLostRooms, rooms);
-        }
     }
 
     private static SendQueue NewQueue(long limit)

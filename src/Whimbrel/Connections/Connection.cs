@@ -366,7 +366,7 @@ internal sealed partial class Connection : Resident, IMailboxReceiver
 
     internal override long BytesPending => Outbound.BytesPending;
 
-    internal override void Flush(bool isEndOfTurn) => Outbound.Flush(isEndOfTurn);
+    internal override void Flush() => Outbound.Flush();
 
     internal override int RunEntry(InboxItem entry) => Outbound.RunEntry(entry);
 

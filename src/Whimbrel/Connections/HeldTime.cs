@@ -13,6 +13,6 @@ internal struct HeldTime
 
     internal void Begin(long nowMs) => _fromMs = nowMs;
 
-    /// <summary>Adds at least 1 ms: a peer that was not read for however short a time gets its full time again.</summary>
+    /// <summary>Adds at least 1 ms, because a peer that was not read gets its full time again.</summary>
     internal void End(long nowMs) => _totalMs += Math.Max(1, nowMs - _fromMs);
 }

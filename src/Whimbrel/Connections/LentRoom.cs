@@ -3,44 +3,44 @@ using Whimbrel.Buffers;
 namespace Whimbrel.Connections;
 
 /// <summary>
-/// Space at the end of a send queue that Reserve has lent until the running user code returns. Owned by the queue.
-/// Loop's thread.
+/// Memory that Reserve lends to the user code of a loop: a block that is in no queue. A loop lends one at a time: it
+/// ends with Commit, with the next Reserve, and when the user code returns. Loop's thread.
 /// </summary>
-internal sealed class LentRoom
+// Safe: a count is at most the length that was lent, which is at most the capacity of a block.
+internal unsafe struct LentRoom
 {
-    /// <summary>Block with the space at its end; null if it was invalidated.</summary>
-    internal Block? Block;
+    private Block? _block;
+    private Connection? _owner;
+    private long _call; // number of the call of user code (Loop.UserCalls)
+    private int _length;
 
-    /// <summary>Offset of the space in the block.</summary>
-    internal int At;
-
-    /// <summary>Number of bytes that may still be committed.</summary>
-    internal int Length;
-
-    /// <summary>
-    /// Number of reservations of the same call that later sends have invalidated: each keeps a block of its own until
-    /// the call returns.
-    /// </summary>
-    internal int Lost;
-
-    /// <summary>Number of the call of user code (Loop.UserCalls) that reserved it.</summary>
-    internal long Call;
-
-    internal void Lend(Block block, int length, long call)
+    internal Span<byte> Lend(Connection owner, int length)
     {
-        Block = block;
-        At = block.End;
-        Length = length;
-        Call = call;
+        _block ??= owner.Loop.TakeBlock();
+        (_owner, _call, _length) = (owner, owner.Loop.UserCalls, length);
+        return new Span<byte>(_block.Memory, length);
     }
 
-    /// <summary>
-    /// Invalidates the reservation, because data was sent after it. Its block stays until the user code returns, and so
-    /// does the next one's.
-    /// </summary>
-    internal void Lose()
+    /// <summary>Number of bytes that this connection may commit now.</summary>
+    internal readonly int LengthOf(Connection owner) =>
+        ReferenceEquals(_owner, owner) && _call == owner.Loop.UserCalls ? _length : 0;
+
+    /// <summary>Bytes written from the start of the memory.</summary>
+    internal readonly ReadOnlySpan<byte> Written(int count) => new(_block!.Memory, count);
+
+    /// <summary>Returns the block with these bytes, which then belongs to the caller.</summary>
+    internal Block Take(int count)
     {
-        Block = null;
-        Lost++;
+        Block block = _block!;
+        block.End = count;
+        _block = null;
+        return block;
+    }
+
+    /// <summary>Ends the reservation.</summary>
+    internal void Release(Loop loop)
+    {
+        if (_block is not null) loop.Blocks.Return(_block);
+        this = default;
     }
 }

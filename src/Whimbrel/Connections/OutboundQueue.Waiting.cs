@@ -75,7 +75,7 @@ internal partial struct OutboundQueue
             if (result != SendResult.Full) return null;
         }
 
-        if (!onLoop) Strand.CurrentOf(_connection, generation)?.Sends.LoseRoom();
+        if (!onLoop) Strand.CurrentOf(_connection, generation)?.Sends.GiveBackReserved();
         SendOperation operation = SendOperation.Take(Loop);
         operation.Begin(_connection, generation, head, body, tail, file, length, mayBeTakenBack);
         OperationBegins();

@@ -339,7 +339,7 @@ internal unsafe partial struct OutboundQueue
     private void OfferQueue(long length)
     {
         // The other policies return Full.
-        if (_queue.IsLent(Loop.UserCalls) || Shard.Options.CommonLimits.SlowConsumer != SlowConsumer.Disconnect) return;
+        if (Shard.Options.CommonLimits.SlowConsumer != SlowConsumer.Disconnect) return;
         while (!_queue.HasRoomFor(length) && TryOffer())
         {
         }
@@ -371,11 +371,10 @@ internal unsafe partial struct OutboundQueue
         if (generation == Generation && TakesQueued) OfferQueue(length);
     }
 
-    /// <summary>Sends queued data now instead of at the end of the turn, unless space is lent.</summary>
+    /// <summary>Sends queued data now instead of at the end of the turn.</summary>
     internal void FlushNow(uint generation)
     {
-        if (generation != Generation || !TakesQueued || _error != 0 || _queue.IsLent(Loop.UserCalls))
-            return;
+        if (generation != Generation || !TakesQueued || _error != 0) return;
         while (TryOffer())
         {
         }
@@ -454,13 +453,13 @@ internal unsafe partial struct OutboundQueue
     }
 
     /// <summary>
-    /// Opens a block at the tail: the rest of the last block, unless that is lent, or a new one. Marks the queue dirty.
+    /// Opens a block at the tail: the rest of the last block, or a new one. Marks the queue dirty.
     /// </summary>
     private void OpenFill(int needed)
     {
         SettleStrand();
         _queue.CloseFill();
-        if (!_queue.HasFreeTail(Loop.UserCalls)) _queue.Enqueue(Loop.TakeBlock());
+        if (!_queue.HasFreeTail) _queue.Enqueue(Loop.TakeBlock());
         _queue.OpenFill(needed);
         MarkDirty();
     }
@@ -473,17 +472,10 @@ internal unsafe partial struct OutboundQueue
     }
 
     /// <summary>Starts the send of what is queued. From the loop's flush only.</summary>
-    internal void Flush(bool isEndOfTurn)
+    internal void Flush()
     {
         _isDirty = false;
         if (_isHeld) return;
-        if (_queue.IsLent(Loop.UserCalls) && !isEndOfTurn)
-        {
-            // The running user code may write into a block of the queue, which must not be reused yet.
-            MarkDirty();
-            return;
-        }
-
         _queue.CloseFill();
         if (Tls is { } tls)
         {
@@ -494,7 +486,6 @@ internal unsafe partial struct OutboundQueue
         if (_queue.Blocks.IsEmpty || _isInFlight
             || State is not (ConnectionState.Open or ConnectionState.Draining))
             return;
-        // Empty blocks of reservations that were not committed.
         while (_queue.Blocks.Head is { Length: 0 }) Return(_queue.Blocks.Dequeue());
         if (_queue.Blocks.IsEmpty)
         {
@@ -607,28 +598,55 @@ internal unsafe partial struct OutboundQueue
     internal Span<byte> Reserve(int count, uint generation)
     {
         if (!Loop.IsCurrent) Throw.NotOnLoop(nameof(Reserve));
-        SendQueue.CheckReserve(count);
-        long call = Loop.UserCalls;
-        if (!_queue.TryBeginReserve(call)) SendQueue.TooManyLost();
-        if (_connection.IsRefused(count, generation) || Admit(count, generation) != SendResult.Queued) return default;
-        if (!_queue.HasTailFor(count, call))
-        {
-            _queue.Enqueue(Loop.TakeBlock());
-            MarkDirty();
-        }
-
-        return _queue.Reserve(count, call);
+        CheckReserve(count);
+        Loop.Lent.Release(Loop);
+        return _connection.IsRefused(count, generation) || Admit(count, generation) != SendResult.Queued
+            ? default
+            : Loop.Lent.Lend(_connection, count);
     }
 
+    /// <summary>
+    /// Copies a small message to the end of the queue, and queues the block itself for a larger one. It fits: the limit
+    /// was checked by Reserve.
+    /// </summary>
     internal void Commit(int count, uint generation)
     {
         if (!Loop.IsCurrent) Throw.NotOnLoop(nameof(Commit));
         if (generation != Generation) return;
-        if (!_queue.Commit(count, Loop.UserCalls,
-            State == ConnectionState.Open && !IsFinishing && _error == 0))
-            return;
-        CountMessage(count);
-        MarkDirty();
+        ref LentRoom lent = ref Loop.Lent;
+        bool isOpen = TakesSends(generation);
+        // A SendAsync of the callback that waits precedes it.
+        CheckCommit(count, _operations.First is null ? lent.LengthOf(_connection) : 0, isOpen);
+        if (count > 0 && isOpen)
+        {
+            if (count < (_queue.Queued < CopyRunFromQueuedBytes ? CopyRunBelowBytes : ByReferenceBytes))
+            {
+                Append(lent.Written(count));
+            }
+            else
+            {
+                _queue.Enqueue(lent.Take(count));
+                MarkDirty();
+            }
+
+            CountMessage(count);
+        }
+
+        lent.Release(Loop);
+    }
+
+    internal static void CheckReserve(int count)
+    {
+        if (count is < 1 or > BlockPool.BlockBytes)
+            Throw.OutOfRange(nameof(count), count, $"between 1 and {BlockPool.BlockBytes}");
+    }
+
+    /// <summary>Throws if these bytes cannot be committed. After the end, nothing is reported (contract 5).</summary>
+    internal static void CheckCommit(int count, int reserved, bool isOpen)
+    {
+        if (count < 0 || (count > reserved && isOpen))
+            Throw.OutOfRange(nameof(count), count, $"between 0 and the {reserved} reserved. A reservation ends with "
+                + "its callback, with the next Reserve on the loop, and with a SendAsync of the session that waits");
     }
 
     /// <summary>Records that the system took this many bytes of the wire queue.</summary>

@@ -31,8 +31,6 @@ internal struct PoolSends(PoolSession pool, Connection connection)
     // ---- Reserve
     private InboxItem? _lent; // memory for this callback
     private int _reserved;
-    private bool _isRoomLost;
-    private int _lostCount;
     private bool _gaveBack;
 
     [UnscopedRef]
@@ -75,7 +73,6 @@ internal struct PoolSends(PoolSession pool, Connection connection)
         Flush(length);
         int unsent = _direct.TrySend(head, body);
         if (unsent < 0) return false;
-        LoseRoom();
         _sent += unsent;
         return true;
     }
@@ -86,7 +83,6 @@ internal struct PoolSends(PoolSession pool, Connection connection)
     internal void Sent(long length, bool leaves)
     {
         if (length == 0) return;
-        LoseRoom();
         _sent += length;
         _held += length;
         // As on the loop: the system sends while the callback produces more.
@@ -193,27 +189,20 @@ internal struct PoolSends(PoolSession pool, Connection connection)
     internal Span<byte> Reserve(int count)
     {
         GiveBackReserved();
-        if (_lostCount >= SendQueue.MostLostRooms) SendQueue.TooManyLost();
         if (connection.IsRefused(count, _generation) || !Loop.Mailbox.HasRoomFor(connection, _generation)
             || connection.Outbound.TryReserveForeign(count, _generation) != SendResult.Queued)
             return default;
         _lent ??= Loop.InboxItems.TakeLarge();
         _reserved = count;
-        _isRoomLost = false;
         return _lent.Room[..count];
     }
 
     internal void Commit(int count)
     {
-        bool isLost = _isRoomLost;
-        _isRoomLost = false;
-        // Ended after Reserve: nothing is sent, and nothing is reported (contract 5).
-        if (count > 0 && pool.IsFinishing) count = 0;
-        else if (count > 0 && isLost) SendQueue.RoomIsLost();
-        if (count < 0 || count > _reserved) SendQueue.CommitOutOfRange(count, _reserved);
+        OutboundQueue.CheckCommit(count, _reserved, isOpen: !pool.IsFinishing);
         // Copied once more: an entry for each message of a few bytes would take a block each.
-        if (count > 0 && Loop.Mailbox.PostSend(connection, _generation, _lent!.Room[..count], default, isHeld: true,
-            isSure: true) == SendResult.Queued)
+        if (count > 0 && !pool.IsFinishing && Loop.Mailbox.PostSend(connection, _generation, _lent!.Room[..count],
+            default, isHeld: true, isSure: true) == SendResult.Queued)
         {
             _reserved -= count;
             _sent += count;
@@ -223,25 +212,15 @@ internal struct PoolSends(PoolSession pool, Connection connection)
         GiveBackReserved();
     }
 
-    /// <summary>Something is sent after Reserve: its bytes can no longer be committed.</summary>
-    internal void LoseRoom()
-    {
-        if (_reserved == 0) return;
-        _isRoomLost = true;
-        GiveBackReserved();
-        _lostCount++;
-    }
-
     private void FreeRoom()
     {
-        _isRoomLost |= _reserved > 0;
         GiveBackReserved();
         _lent!.Return();
         _lent = null;
-        _lostCount = 0;
     }
 
-    private void GiveBackReserved()
+    /// <summary>Ends the reservation: at its end, or because a SendAsync waits until nothing is reserved.</summary>
+    internal void GiveBackReserved()
     {
         if (_reserved == 0) return;
         _gaveBack = true;

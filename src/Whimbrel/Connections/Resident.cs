@@ -140,8 +140,9 @@ internal abstract class Resident
     /// </summary>
     private protected void CloseInbox()
     {
-        // A thread that creates the inbox does so by an atomic operation too: one of the two sees the other.
-        Interlocked.Exchange(ref _inboxGeneration, 0);
+        Volatile.Write(ref _inboxGeneration, 0u);
+        // A thread creates the inbox by an atomic operation, then reads the generation: one of the two sees the other.
+        Interlocked.MemoryBarrier();
         if (Volatile.Read(ref _inbox) is { } inbox) Loop.Mailbox.MoveRest(inbox);
     }
 
@@ -157,8 +158,7 @@ internal abstract class Resident
     internal virtual bool EndsByFault => false;
 
     /// <summary>Starts the send of what is queued. Called for a resident on the loop's dirty list.</summary>
-    /// <param name="isEndOfTurn">False for an early flush, perhaps while user code runs.</param>
-    internal virtual void Flush(bool isEndOfTurn)
+    internal virtual void Flush()
     {
     }
 

@@ -19,15 +19,9 @@ namespace Whimbrel.Connections;
 /// because its bytes are not in memory.
 /// </remarks>
 // Safe: _room > 0 only while _fill points at that many free bytes after the last byte of the last block, and only the
-// loop's thread changes either. Space lent by Reserve is also after the last byte, and is queued only while it is still
-// there.
+// loop's thread changes either.
 internal unsafe struct SendQueue
 {
-    /// <summary>
-    /// Number of invalidated reservations of one callback: each keeps a block of its own until the callback returns.
-    /// </summary>
-    internal const int MostLostRooms = 64;
-
     // The fill: while _room > 0 a flush is certain to follow, so Send has nothing else to check.
     private byte* _fill;
     private int _room;
@@ -38,8 +32,6 @@ internal unsafe struct SendQueue
     private int _limit;
     private bool _allowsLarge;
     private long _inFiles; // bytes of file parts beyond their accounted size: on disk, or read ahead
-
-    private LentRoom? _lent; // space lent by Reserve; null for most connections
 
     /// <summary>Queued blocks, without the bytes in the open fill.</summary>
     internal BlockQueue Blocks;
@@ -168,10 +160,8 @@ internal unsafe struct SendQueue
         return count;
     }
 
-    /// <summary>True if the last block has free space that is not lent.</summary>
-    internal readonly bool HasFreeTail(long call) =>
-        Blocks.Tail is { Kind: BlockKind.Pooled } tail && tail.End < tail.Capacity
-        && !(IsLent(call) && ReferenceEquals(tail, _lent!.Block));
+    /// <summary>True if the last block has free space.</summary>
+    internal readonly bool HasFreeTail => Blocks.Tail is { Kind: BlockKind.Pooled } tail && tail.End < tail.Capacity;
 
     /// <summary>
     /// Opens the free space of the last block as the fill, but no more than the limit allows (plus bytes already
@@ -254,105 +244,6 @@ internal unsafe struct SendQueue
         _inFiles = 0;
     }
 
-    // ------------------------------------------------------------------ Reserve and Commit
-
-    /// <summary>
-    /// True if reserved space may still be written by the user code that runs now. Until it returns, nothing leaves the
-    /// queue.
-    /// </summary>
-    internal readonly bool IsLent(long call) => _lent is { } lent && lent.Call == call;
-
-    private readonly bool IsAtEnd(LentRoom lent) =>
-        _granted == 0 && lent.Block is { } block && ReferenceEquals(Blocks.Tail, block) && block.End == lent.At;
-
-    /// <summary>
-    /// Releases an uncommitted reservation. Returns false if too many reservations were invalidated in this call.
-    /// </summary>
-    internal bool TryBeginReserve(long call)
-    {
-        LentRoom lent = _lent ??= new LentRoom();
-        if (lent.Call != call) lent.Lost = 0;
-        else if (lent.Length > 0 && !IsAtEnd(lent)) lent.Lose();
-        lent.Length = 0;
-        return lent.Lost < MostLostRooms;
-    }
-
-    /// <summary>
-    /// True if the last block has this much space. Otherwise a new block must be queued before <see cref="Reserve"/>.
-    /// </summary>
-    internal bool HasTailFor(int count, long call)
-    {
-        CloseFill();
-        if (Blocks.Tail is { Kind: BlockKind.Pooled } tail && tail.Capacity - tail.End >= count) return true;
-        if (_lent is { Block: not null } lent && lent.Call == call) lent.Lose();
-        return false;
-    }
-
-    internal Span<byte> Reserve(int count, long call)
-    {
-        Block tail = Blocks.Tail!;
-        Debug.Assert(_granted == 0 && tail.Capacity - tail.End >= count, "the last block has not that much room");
-        _lent!.Lend(tail, count, call);
-        return new Span<byte>(tail.Memory + tail.End, count);
-    }
-
-    /// <summary>Queues bytes written into the reserved space. Returns true if there were any.</summary>
-    /// <param name="count">Number of bytes from the start of the space.</param>
-    /// <param name="call">Number of the call of user code that runs now.</param>
-    /// <param name="isOpen">True if sends are accepted. Otherwise the bytes are dropped.</param>
-    internal bool Commit(int count, long call, bool isOpen)
-    {
-        int reserved = _lent?.Length ?? 0;
-        if (count < 0 || (count > reserved && reserved == 0)) CommitOutOfRange(count, reserved);
-        if (_lent is not { Length: > 0 } lent) return false; // nothing to give back
-        bool isLent = lent.Call == call;
-        bool isAtEnd = IsAtEnd(lent);
-        if (count > 0 && !isOpen)
-        {
-            // The connection has ended in between.
-            lent.Length = 0;
-            return false;
-        }
-
-        if (count > 0 && !(isLent && isAtEnd))
-        {
-            lent.Length = 0;
-            if (isLent) lent.Lose();
-            RoomIsLost();
-        }
-
-        if (count > reserved) CommitOutOfRange(count, reserved);
-        lent.Length = 0;
-        if (!isAtEnd)
-        {
-            if (isLent) lent.Lose();
-            return false;
-        }
-
-        lent.Block = null;
-        if (lent.Lost == 0) lent.Call = 0;
-        if (count == 0) return false;
-        Blocks.Tail!.End += count;
-        _counted += count;
-        return true;
-    }
-
-    internal static void CheckReserve(int count)
-    {
-        if (count is < 1 or > BlockPool.BlockBytes)
-            Throw.OutOfRange(nameof(count), count, $"between 1 and {BlockPool.BlockBytes}");
-    }
-
-    internal static void CommitOutOfRange(int count, int reserved) =>
-        Throw.OutOfRange(nameof(count), count, $"between 0 and the {reserved} reserved");
-
-    internal static void RoomIsLost() => Throw.State("The space of Reserve is no longer at the end of the queue: "
-        + "another message was sent after it, or the callback that reserved it has returned. Its bytes are not sent. "
-        + "Commit before any other send, and in the same callback.");
-
-    internal static void TooManyLost() => Throw.State($"{MostLostRooms} reservations were neither committed nor "
-        + $"released before the next send of this callback. Call Commit, with 0 if nothing was written.");
-
     // ------------------------------------------------------------------ tenants
 
     /// <summary>Prepares the next use. The generation changes first, so that late callers are rejected.</summary>
@@ -362,6 +253,5 @@ internal unsafe struct SendQueue
             "the queue was not discarded");
         Debug.Assert(_inFiles == 0, "files were not discarded");
         Foreign.Begin(generation, isClosed: true);
-        _lent = null;
     }
 }

@@ -143,8 +143,7 @@ internal sealed unsafe partial class TlsTransport
         while (!queue.Blocks.IsEmpty)
         {
             Block block = queue.Blocks.Dequeue();
-            // A lent reservation stays too: the flush drops it.
-            if (block.Length > 0 || connection.Outbound.IsSendInFlight || queue.IsLent(Loop.UserCalls))
+            if (block.Length > 0 || connection.Outbound.IsSendInFlight)
                 _wire.Enqueue(block, block.Length);
             else Loop.Blocks.Return(block);
         }

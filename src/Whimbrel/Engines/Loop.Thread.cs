@@ -382,6 +382,7 @@ public abstract partial class Loop
         foreach ((Action<object?> continuation, object? state) in _ready) Engine.Offload(continuation, state);
         _ready.Clear();
         CloseQueue();
+        Lent.Release(this);
         Blocks.Clear();
         InboxItems.Clear();
     }

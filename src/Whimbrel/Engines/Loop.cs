@@ -147,6 +147,9 @@ public abstract partial class Loop
     /// <summary>Data passed to the session that is in OnReceived now.</summary>
     internal OfferedBytes Offered;
 
+    /// <summary>Memory lent by Reserve.</summary>
+    internal LentRoom Lent;
+
     /// <summary>The connection or datagram socket with user code in a callback now.</summary>
     internal Resident? Active { get; private set; }
 
@@ -348,6 +351,7 @@ public abstract partial class Loop
         if (Timers.NextDueMs - TimeMs <= Engine.CoarseLagMs) FireTimers();
         if (_scheduled.Count > 0) RunScheduled();
         FlushDirty(isEndOfTurn: true);
+        Lent.Release(this);
         if (Handshakes.Any) RunHandshakes();
         if (Blocks.HasIdleRuns) Blocks.CloseIdleRuns();
     }
@@ -641,7 +645,7 @@ public abstract partial class Loop
         {
             try
             {
-                _dirty[i].Flush(isEndOfTurn);
+                _dirty[i].Flush();
             }
             catch (Exception e) when (Outlives(e))
             {

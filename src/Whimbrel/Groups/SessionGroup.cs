@@ -355,7 +355,6 @@ public class SessionGroup
         SessionGroup target = Target;
         CheckForms(target, data.Forms.Length > 0);
         GroupShard[] shards = Volatile.Read(ref target._shards);
-        Strand.Current?.Owner.Sends.LoseRoom();
         if (Reserve(shards, data.Length) is { } full)
         {
             full.Loop.Engine.CountRefusedBroadcast();
@@ -560,7 +559,6 @@ public class SessionGroup
         SessionGroup target = Target;
         CheckForms(target, source.Data.Forms.Length > 0);
         GroupShard[] shards = Volatile.Read(ref target._shards);
-        Strand.Current?.Owner.Sends.LoseRoom();
         long timedFrom = shards.Length > 0 && shards[0].Loop.Engine.HasWatchdog ? BroadcastMetrics.Begins() : 0;
         long? beganMs = null;
         while (Reserve(shards, length) is { } full)

@@ -19,7 +19,7 @@ internal static class Layers
     private static readonly string[] _connections = ["ConnectionOptions", "ServerOptions", "ClientOptions",
         "SocketOptionRules", "NewSocket"];
     private static readonly string[] _sessions = ["Session", "FramedSession", "FrameCutter", "IConnection",
-        "SessionDriver", "DriverHost", "PoolSession", "PoolSends", "Strand", "StrandQueue", "StrandStart",
+        "SessionDriver", "DriverHost", "PoolSession", "PoolSends", "DirectSend", "Strand", "StrandQueue", "StrandStart",
         "SessionCallback", "SessionOrder", "EndWait", "IEndWait", "Newcomer", "BodyStream", "Intake", "AsyncReceive",
         "Pipe", "SlowSession"];
     private static readonly string[] _groups = ["SessionGroup", "NamedGroups", "GroupMembers", "GroupShard",
@@ -32,7 +32,7 @@ internal static class Layers
     private static readonly (string[] From, string[] To, string Reason)[] _exceptions =
     [
         (["Engines/Loop"], ["Connection", "Strand", "HandshakePace", "TlsScratch", "SendOperation", "FreeSentMarks",
-            "StrandBlocks", "ConnectionHost"],
+            "StrandBlocks", "ConnectionHost", "LentRoom"],
             "the verbs of engines for connections, and what the connections of a loop share"),
         (["Engines/Engine"], ["EngineSelector", "Session", "Strand", "SessionOrder", "SocketFactory", "InterfaceLookup",
             "TlsWarmUp", "TlsProfile"], "the engine is the factory of loops, the place of what all of them share, and "
@@ -40,10 +40,10 @@ internal static class Layers
         (["Engines/Completion", "Engines/StopWait"], ["Strand", "Session", "IEndWait"],
             "an await in a callback on the pool resumes in its order, and one that blocks on the end is completed "
             + "before its own last callback"),
-        (["Connections/Connection", "Connections/OutboundQueue", "Connections/Tenancy"], ["Session", "SessionCallback",
-            "PassedLimit", "SessionDriver", "PoolSession", "PoolSends", "Strand", "Newcomer", "Pipe", "GroupShard",
-            "SessionGroup"], "a connection calls the overrides of its session, by its driver or by a strand, wakes the "
-            + "pipes that end here, and is a member of groups"),
+        (["Connections/Connection", "Connections/OutboundQueue"], ["Session", "SessionCallback",
+            "PassedLimit", "SessionDriver", "PoolSession", "PoolSends", "DirectSend", "Strand", "Newcomer", "Pipe",
+            "GroupShard", "SessionGroup"], "a connection calls the overrides of its session, by its driver or by a "
+                + "strand, wakes the pipes that end here, and is a member of groups"),
         (["Connections/ConnectionHost", "Connections/HostShard"], ["Session", "Newcomer", "SessionGroup", "GroupShard"],
             "what a connection needs of the server or client above it, and its members on one loop"),
         (["Session"], ["SessionGroup", "Server", "Client"],
