@@ -235,14 +235,14 @@ public class MemoryEngine : Engine
     /// </summary>
     private protected override bool BlockThread(ManualResetEventSlim ended, TimeSpan timeout)
     {
-        Connections.Strand? callback = Connections.Strand.Exchange(null);
+        Connections.PoolSession? callback = Connections.PoolSession.Exchange(null);
         try
         {
             return RunUntilSet(ended, timeout);
         }
         finally
         {
-            Connections.Strand.Exchange(callback);
+            Connections.PoolSession.Exchange(callback);
         }
     }
 

@@ -700,7 +700,7 @@ public partial class Server : IAsyncDisposable
         if (deadline < TimeSpan.Zero) Throw.OutOfRange(nameof(deadline), deadline, "zero or positive");
         Engine.CheckWait(deadline);
         if (BeginStop(deadline) is not { } done) return default;
-        if (Strand.Current?.Owner is { } pool && _host is { } host && pool.IsOf(host)) host.LeaveOut(pool.Session);
+        if (PoolSession.Current is { } pool && _host is { } host && pool.IsOf(host)) host.LeaveOut(pool.Session);
         // The wait is infinite here because the stop ends it.
         if (done.SignalWhenCompleted() is { } signal) Engine.Block(signal, Timeout.InfiniteTimeSpan);
         return done.GetResult(done.Version);

@@ -290,7 +290,7 @@ public abstract partial class Session : IConnection, ITimerOwner
     /// </summary>
     private void KnowsOfQueue(Connection connection)
     {
-        if (!connection.Loop.IsCurrent) Strand.CurrentOf(connection, _generation)?.KnowsOfQueue();
+        if (!connection.Loop.IsCurrent) PoolSession.CurrentOf(connection, _generation)?.KnowsOfQueue();
         else if (connection.Generation == _generation) connection.KnowsOfQueue();
     }
 
@@ -358,22 +358,22 @@ public abstract partial class Session : IConnection, ITimerOwner
 
     /// <summary>
     /// Returns memory of the library in which a message can be written, without a buffer of the caller.
-    /// <see cref="Commit"/> in the same callback queues it. Empty if nothing can be sent now. A second call releases the
+    /// <see cref="Commit"/> in the same callback queues it. Empty if nothing can be sent now. A second call ends the
     /// first reservation, also one of another session of the loop. The session's thread only.
     /// </summary>
     /// <param name="count">Maximum number of bytes to write, up to 32,768.</param>
     protected Span<byte> Reserve(int count)
     {
         if (_connection is not { } connection) return default;
-        if (Strand.CurrentOf(connection, _generation) is not { } pool)
+        if (PoolSession.CurrentOf(connection, _generation) is not { } pool)
             return connection.Outbound.Reserve(count, _generation);
         OutboundQueue.CheckReserve(count);
         return pool.Sends.Reserve(count);
     }
 
     /// <summary>
-    /// Queues the bytes written into the span of <see cref="Reserve"/>, after what the callback has sent before this call.
-    /// Has no effect after the end. The session's thread only.
+    /// Queues the bytes written into the span of <see cref="Reserve"/>, after what the callback has sent before. Has no
+    /// effect after the end. The session's thread only.
     /// </summary>
     /// <param name="count">Number of bytes written, from the start of the span. 0 releases the reservation.</param>
     /// <exception cref="ArgumentOutOfRangeException">The count is larger than the reservation. A reservation ends with
@@ -382,7 +382,7 @@ public abstract partial class Session : IConnection, ITimerOwner
     protected void Commit(int count)
     {
         if (_connection is not { } connection) return;
-        if (Strand.CurrentOf(connection, _generation) is { } pool) pool.Sends.Commit(count);
+        if (PoolSession.CurrentOf(connection, _generation) is { } pool) pool.Sends.Commit(count);
         else connection.Outbound.Commit(count, _generation);
     }
 
@@ -397,7 +397,7 @@ public abstract partial class Session : IConnection, ITimerOwner
     {
         if (_connection is not { } connection) return;
         if (connection.Loop.IsCurrent) connection.Outbound.FlushNow(_generation);
-        else Strand.CurrentOf(connection, _generation)?.Sends.FlushNow();
+        else PoolSession.CurrentOf(connection, _generation)?.Sends.FlushNow();
     }
 
     // ------------------------------------------------------------------ ending
@@ -511,7 +511,7 @@ public abstract partial class Session : IConnection, ITimerOwner
             return;
         }
 
-        if (Strand.CurrentOf(connection, _generation) is { } pool) pool.EndHere(reason);
+        if (PoolSession.CurrentOf(connection, _generation) is { } pool) pool.EndHere(reason);
         // Later sends of this caller are rejected from here on; the close itself is queued after earlier sends
         // (contract 7).
         connection.Outbound.CloseForeign(_generation);
@@ -632,7 +632,7 @@ public abstract partial class Session : IConnection, ITimerOwner
             return;
         }
 
-        connection.Outbound.AbortForeign(Strand.CurrentOf(connection, _generation)?.EndHere(reason) ?? reason,
+        connection.Outbound.AbortForeign(PoolSession.CurrentOf(connection, _generation)?.EndHere(reason) ?? reason,
             _generation);
     }
 
@@ -656,7 +656,7 @@ public abstract partial class Session : IConnection, ITimerOwner
             return;
         }
 
-        if (Strand.CurrentOf(connection, _generation) is { } pool) pool.FinishHere();
+        if (PoolSession.CurrentOf(connection, _generation) is { } pool) pool.FinishHere();
         connection.Outbound.CloseForeign(_generation);
         connection.Loop.Mailbox.PostInOrder(InboxKind.ShutdownSend, connection, _generation);
     }
@@ -726,7 +726,7 @@ public abstract partial class Session : IConnection, ITimerOwner
     /// <summary>Number of bytes received and not consumed yet. The session's thread.</summary>
     protected int UnreadCount => _connection is not { } connection
         ? 0
-        : Strand.CurrentOf(connection, _generation)?.UnreadCount ?? connection.UnreadCount;
+        : PoolSession.CurrentOf(connection, _generation)?.UnreadCount ?? connection.UnreadCount;
 
     // ------------------------------------------------------------------ hand-over, timers, broadcasts
 
@@ -756,7 +756,7 @@ public abstract partial class Session : IConnection, ITimerOwner
         if (_isEnding)
             Throw.State("The session is ending, or has ended: its connection cannot be handed over any more.");
         // An earlier callback has handed over; posts to this session run before the next session gets the connection.
-        if (Strand.Current?.Owner is { IsSwitching: true } giving && giving.Runs(this)) ThrowHandedOver();
+        if (PoolSession.Current is { IsSwitching: true } giving && giving.Runs(this)) ThrowHandedOver();
         if (_connection is not { } connection)
         {
             // The connection is gone and its last data waits for delivery; a session that gives it away must not
@@ -915,7 +915,7 @@ public abstract partial class Session : IConnection, ITimerOwner
     {
         get => _connection is not { } connection
             ? BroadcastGate.Shut
-            : Strand.CurrentOf(connection, _generation)?.Sends.BroadcastGate ?? connection.Outbound.BroadcastGate;
+            : PoolSession.CurrentOf(connection, _generation)?.Sends.BroadcastGate ?? connection.Outbound.BroadcastGate;
         set
         {
             if (_connection is not { } connection) return;
@@ -1425,7 +1425,7 @@ public abstract partial class Session : IConnection, ITimerOwner
     /// The strand that runs a callback of this session on this thread, or null. On the pool the connection may end
     /// while the callback runs.
     /// </summary>
-    private PoolSession? RunningPool => Strand.Current?.Owner is { } pool && pool.Runs(this) ? pool : null;
+    private PoolSession? RunningPool => PoolSession.Current is { } pool && pool.Runs(this) ? pool : null;
 
     private PoolSession? PoolOfThis() =>
         RunningPool ?? (_connection?.Pool is { } pool && pool.Serves(_generation) ? pool : null);
@@ -1441,7 +1441,7 @@ public abstract partial class Session : IConnection, ITimerOwner
             return null;
         }
 
-        PoolSession? pool = Strand.CurrentOf(connection, _generation);
+        PoolSession? pool = PoolSession.CurrentOf(connection, _generation);
         if (pool is null) Throw.NotOnLoop(member);
         return pool;
     }

@@ -164,7 +164,7 @@ internal sealed partial class SimSession
 
     // Thread or strand that runs the callbacks of this session.
     private bool IsHere => _world.IsPool
-        ? Connection is { } connection && Strand.CurrentOf(connection, Generation) is not null
+        ? Connection is { } connection && PoolSession.CurrentOf(connection, Generation) is not null
         : Loop.IsCurrent;
 
     private SendResult SendNothing() => Send(ReadOnlySpan<byte>.Empty);
@@ -336,7 +336,7 @@ internal sealed partial class SimSession
         bool cancelled = false;
         SendResult result = SendResult.Closed;
         Loop? awaitedOn = Loop.Current;
-        Strand? awaitedIn = Strand.Current;
+        PoolSession? awaitedIn = PoolSession.Current;
         bool waits = !sending.IsCompleted;
         string what = $"SendAsync {promise.Number} of {this}";
         _world.Awaited.Add(what);
@@ -355,7 +355,7 @@ internal sealed partial class SimSession
 
         if (waits && awaitedOn is { IsStopped: false } && !ReferenceEquals(Loop.Current, awaitedOn))
             _world.Fail($"{this}: SendAsync resumed off its loop");
-        if (waits && awaitedIn is not null && !ReferenceEquals(Strand.Current, awaitedIn))
+        if (waits && awaitedIn is not null && !ReferenceEquals(PoolSession.Current, awaitedIn))
             _world.Fail($"{this}: SendAsync resumed outside of its session's order");
         if (waits && _world.Running is not null) _world.Fail($"{this}: SendAsync resumed inside {_world.Running}");
         _world.Log($"{this}: waiting send {promise.Number} ended: {(cancelled ? "cancelled" : result.ToString())}");

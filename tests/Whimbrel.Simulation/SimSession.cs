@@ -64,7 +64,7 @@ internal sealed partial class SimSession : Session
         _world.Log($"{this}.{name}");
         if (_world.Running is { } running) _world.Fail($"{this}.{name} inside {running}");
         _world.Running = $"{this}.{name}";
-        if (_world.IsPool ? Connections.Strand.Current is null : !Loop.IsCurrent)
+        if (_world.IsPool ? Connections.PoolSession.Current is null : !Loop.IsCurrent)
             _world.Fail($"{this}.{name} came off its thread");
         if (!legal.Contains(_life)) _world.Fail($"{this}.{name} came when it was {_life}");
         if (_thrown is not null && name != "OnError")

@@ -18,7 +18,7 @@ internal sealed class World
     private readonly Queue<string> _lines = new();
     private readonly Dictionary<string, (Flow ToServer, Flow ToClient)> _links = [];
     private readonly Dictionary<int, int> _numbers = [];
-    private readonly Dictionary<Strand, int> _strands = [];
+    private readonly Dictionary<PoolSession, int> _poolSessions = [];
     private readonly Action<string>? _print;
     private readonly ConnectionShape _shape;
     private OracleException? _failure;
@@ -198,13 +198,13 @@ internal sealed class World
 
     // Identifies the caller: 0 for other threads, otherwise the loop, or the strand of a session on the pool. Numbers
     // of one caller increase over everything it sends.
-    internal int Lane => Loop.Current is { } loop ? 1 + loop.Index : Strand.Current is { } strand ? LaneOf(strand) : 0;
+    internal int Lane => Loop.Current is { } loop ? 1 + loop.Index : PoolSession.Current is { } pool ? LaneOf(pool) : 0;
 
-    private int LaneOf(Strand strand)
+    private int LaneOf(PoolSession pool)
     {
-        if (_strands.TryGetValue(strand, out int lane)) return lane;
-        lane = 100 + _strands.Count;
-        _strands.Add(strand, lane);
+        if (_poolSessions.TryGetValue(pool, out int lane)) return lane;
+        lane = 100 + _poolSessions.Count;
+        _poolSessions.Add(pool, lane);
         return lane;
     }
 

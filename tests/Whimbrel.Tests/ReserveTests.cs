@@ -142,10 +142,10 @@ public sealed class ReserveTests
                     Model.AddRange(data);
                     Awaited(two);
                     break;
-                case 6 when Strand.Exchange(null) is { } strand:
+                case 6 when PoolSession.Exchange(null) is { } strand:
                     // A send of another thread in the middle of it.
                     Taken(Send(data), data);
-                    Strand.Exchange(strand);
+                    PoolSession.Exchange(strand);
                     break;
                 default:
                     Taken(Send(data), data);

@@ -38,7 +38,8 @@ public class CoreTests
 
     [Fact]
     public void An_unused_exception_from_the_layers_is_found() =>
-        Judge.Finds("unused exception for Engines/Completion, Engines/StopWait and Strand", Layers.Check(Judge.Model(
+        Judge.Finds("unused exception for Engines/Completion, Engines/StopWait and PoolSession",
+            Layers.Check(Judge.Model(
             ("src/Whimbrel/Engines/Completion.cs", "class Completion { }"))));
 
     [Theory]

@@ -48,8 +48,8 @@ internal sealed class EndWait : Completion<CloseReason>, IEndWait
 
     void IEndWait.ConnectionIsGone(CloseReason reason) => End(reason);
 
-    private protected override void AwaitedApart(Strand strand)
+    private protected override void AwaitedApart(PoolSession pool)
     {
-        if (_session is not null) strand.BlocksOnEndOf(_session, this);
+        if (_session is not null && pool.Runs(_session)) pool.BlocksOnEnd(this);
     }
 }

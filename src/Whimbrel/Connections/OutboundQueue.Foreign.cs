@@ -31,7 +31,7 @@ internal unsafe partial struct OutboundQueue
         int length = checked(head.Length + body.Length);
         SendResult result = TryReserveForeign(length, generation, mayWait);
         if (result != SendResult.Queued) return result;
-        PoolSession? pool = length == 0 ? null : Strand.CurrentOf(_connection, generation);
+        PoolSession? pool = length == 0 ? null : PoolSession.CurrentOf(_connection, generation);
         if (pool is not null && pool.Sends.TrySendLarge(head, body)) return SendResult.Queued;
         result = Loop.Mailbox.PostSend(_connection, generation, head, body, mayWait, isHeld: pool is not null);
         if (result != SendResult.Queued) TakeBackForeign(length, generation);
@@ -46,7 +46,7 @@ internal unsafe partial struct OutboundQueue
     /// </summary>
     internal SendResult Send(ReadOnlySpan<byte> data, uint generation, ref SharedCopies copies)
     {
-        if (data.IsEmpty || Loop.IsCurrent || Strand.CurrentOf(_connection, generation) is not null)
+        if (data.IsEmpty || Loop.IsCurrent || PoolSession.CurrentOf(_connection, generation) is not null)
             return Send(data, generation);
         if (_connection.IsRefused(data.Length, generation)) return SendResult.Refused;
         SendResult result = TryReserveForeign(data.Length, generation);
@@ -91,7 +91,7 @@ internal unsafe partial struct OutboundQueue
             if (!_queue.HasRoomFromElsewhere(length))
             {
                 // A callback on the pool may wait, and so the system is offered first what it has sent (contract 9).
-                if (!mayWait && !wasOffered && Strand.CurrentOf(_connection, generation) is { } pool)
+                if (!mayWait && !wasOffered && PoolSession.CurrentOf(_connection, generation) is { } pool)
                 {
                     pool.Sends.OfferQueue(length);
                     wasOffered = true;

@@ -194,7 +194,7 @@ internal unsafe partial struct OutboundQueue
         if (result != SendResult.Queued) return result;
         result = Loop.Mailbox.PostOwned(_connection, generation, head, owner, offset, bytes);
         if (result != SendResult.Queued) TakeBackForeign(bytes, generation);
-        else Strand.CurrentOf(_connection, generation)?.Sends.Sent(bytes, leaves: false);
+        else PoolSession.CurrentOf(_connection, generation)?.Sends.Sent(bytes, leaves: false);
         return result;
     }
 
@@ -343,7 +343,7 @@ internal unsafe partial struct OutboundQueue
         result = Loop.Mailbox.PostFile(_connection, generation, head, file, charge, mayWait);
         if (result == SendResult.Queued)
         {
-            Strand.CurrentOf(_connection, generation)?.Sends.Sent(head.Length + file.Length, leaves: false);
+            PoolSession.CurrentOf(_connection, generation)?.Sends.Sent(head.Length + file.Length, leaves: false);
             return result;
         }
 

@@ -75,7 +75,7 @@ internal partial struct OutboundQueue
             if (result != SendResult.Full) return null;
         }
 
-        if (!onLoop) Strand.CurrentOf(_connection, generation)?.Sends.GiveBackReserved();
+        if (!onLoop) PoolSession.CurrentOf(_connection, generation)?.Sends.GiveBackReserved();
         SendOperation operation = SendOperation.Take(Loop);
         operation.Begin(_connection, generation, head, body, tail, file, length, mayBeTakenBack);
         OperationBegins();
@@ -235,7 +235,7 @@ internal partial struct OutboundQueue
     {
         if (!Loop.IsCurrent)
         {
-            return (Strand.CurrentOf(_connection, generation)?.Sends.MaySendOn(length) ?? true)
+            return (PoolSession.CurrentOf(_connection, generation)?.Sends.MaySendOn(length) ?? true)
                 && _queue.ChargedFromElsewhere() <= SendPace.MostPending;
         }
 

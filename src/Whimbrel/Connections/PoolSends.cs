@@ -21,6 +21,7 @@ internal struct PoolSends(PoolSession pool, Connection connection)
     private static readonly TimeSpan s_offerTime = TimeSpan.FromSeconds(1);
 
     private readonly uint _generation = connection.Generation;
+    private readonly bool _hasDispatcher = pool.Host.Options.Dispatcher is not null;
     private DirectSend _direct = new(pool, connection);
     private long _held; // bytes of this callback in the inbox that the loop was not informed of
     private long _sent; // bytes that this callback has queued, and that have not left by a direct send
@@ -40,7 +41,8 @@ internal struct PoolSends(PoolSession pool, Connection connection)
     /// True if the running callback has queued more than the high-water mark. Before a file has reached the loop, only
     /// its charge is pending; the loop continues at once if that is too little.
     /// </summary>
-    internal readonly bool HaveFilledQueue => _sent > 0 && Math.Max(_sent, connection.BytesPending) > connection.HoldMark;
+    internal readonly bool HaveFilledQueue =>
+        _sent > 0 && Math.Max(_sent, connection.BytesPending) > connection.HoldMark;
 
     internal BroadcastGate BroadcastGate
     {
@@ -53,8 +55,6 @@ internal struct PoolSends(PoolSession pool, Connection connection)
     }
 
     private readonly Loop Loop => connection.Loop;
-
-    private readonly bool HasDispatcher => pool.Strand.HasDispatcher;
 
     internal void BeginRun() => _awaited = 0;
 
@@ -106,7 +106,7 @@ internal struct PoolSends(PoolSession pool, Connection connection)
             return true;
         }
 
-        return Loop.Mailbox.PostHeld(connection, wakesByPool: !HasDispatcher);
+        return Loop.Mailbox.PostHeld(connection, wakesByPool: !_hasDispatcher);
     }
 
     /// <summary>The same, and wakes the loop at once, also while every thread of the pool is busy.</summary>
@@ -134,7 +134,7 @@ internal struct PoolSends(PoolSession pool, Connection connection)
     {
         _awaited += length;
         if (_awaited < SendPace.MostOfRun) return true;
-        if (HasDispatcher || Loop.Engine.QueuedOnPool > 0) return false;
+        if (_hasDispatcher || Loop.Engine.QueuedOnPool > 0) return false;
         _awaited = 0;
         return true;
     }

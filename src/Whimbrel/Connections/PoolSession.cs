@@ -23,6 +23,9 @@ internal sealed class PoolSession : IReceiveBuffer, IStrandBlockHome
     private static readonly Action<PoolSession, object?, object?> s_post =
         static (pool, action, state) => pool.RunPost((Delegate)action!, state);
 
+    [ThreadStatic]
+    private static PoolSession? t_current;
+
     private static readonly Waiting s_gone = new(null, null);
 
     private readonly Connection _connection;
@@ -60,8 +63,11 @@ internal sealed class PoolSession : IReceiveBuffer, IStrandBlockHome
         _driver.Begin(session, ReceiveGate.None);
         Strand = new Strand(this, Loop);
         _sends = new PoolSends(this, connection);
-        Loop.StrandStarted(Strand);
+        Loop.PoolSessionStarted(this);
     }
+
+    /// <summary>Session whose callback runs on this thread, or null.</summary>
+    internal static PoolSession? Current => t_current;
 
     internal Strand Strand { get; }
 
@@ -140,6 +146,21 @@ internal sealed class PoolSession : IReceiveBuffer, IStrandBlockHome
 
     internal bool Serves(Connection connection, uint generation) =>
         ReferenceEquals(_connection, connection) && _generation == generation;
+
+    /// <summary>Session whose callback runs on this thread, if it is the one of this use of the connection.</summary>
+    internal static PoolSession? CurrentOf(Connection connection, uint generation) =>
+        t_current is { Strand.IsOnLoop: false } pool && pool.Serves(connection, generation) ? pool : null;
+
+    /// <summary>
+    /// Replaces the session of this thread, and returns the previous one: for threads that act as another one, and for
+    /// code outside the order of the session (<see cref="SessionOrder"/>).
+    /// </summary>
+    internal static PoolSession? Exchange(PoolSession? pool)
+    {
+        PoolSession? outer = t_current;
+        t_current = pool;
+        return outer;
+    }
 
     internal bool IsOf(ConnectionHost host) => ReferenceEquals(Host, host);
 
@@ -288,6 +309,13 @@ internal sealed class PoolSession : IReceiveBuffer, IStrandBlockHome
         callback.Returned?.Invoke(this, argument);
     }
 
+    /// <summary>Sends now what the running callback has queued. Its thread.</summary>
+    internal void Flush() => Sends.Flush();
+
+    /// <summary>Queues the continuation of an await in a callback. Any thread.</summary>
+    internal void PostContinuation(Action<object?> continuation, object? state) =>
+        Strand.PostContinuation(continuation, state);
+
     /// <summary>Runs the continuation of an await.</summary>
     internal void Continue(Action<object?> continuation, object? state)
     {
@@ -381,7 +409,7 @@ internal sealed class PoolSession : IReceiveBuffer, IStrandBlockHome
         Host.SessionEnded(session, _reason, _wasConnected);
         session.TellEnded(_reason);
         // The loop waits for this before it ends: no callback comes after its engine was disposed.
-        Loop.PostControl(static (loop, s, _, _) => loop.StrandEnded((Strand)s!), Strand);
+        Loop.PostControl(static (loop, pool, _, _) => loop.PoolSessionEnded((PoolSession)pool!), this);
     }
 
     /// <summary>Returns all received data that was not consumed, also if no callback has seen it.</summary>

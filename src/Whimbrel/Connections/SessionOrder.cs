@@ -10,56 +10,56 @@ namespace Whimbrel.Connections;
 internal static class SessionOrder
 {
     /// <summary>
-    /// Leaves the order until <see cref="Keep{T}"/>. Returns the strand, or null. Has no cost outside of callbacks on
-    /// the pool.
+    /// Leaves the order until <see cref="Keep{T}"/>. Returns the session that was left, or null. Has no cost outside of
+    /// callbacks on the pool.
     /// </summary>
-    internal static Strand? Leave()
+    internal static PoolSession? Leave()
     {
-        Strand.Current?.Flush();
-        return Strand.Exchange(null);
+        PoolSession.Current?.Flush();
+        return PoolSession.Exchange(null);
     }
 
     /// <summary>
     /// Returns the task for the caller instead of <paramref name="work"/>, which was started after <see cref="Leave"/>
     /// and never throws at the call.
     /// </summary>
-    internal static ValueTask<T> Keep<T>(Strand? left, ValueTask<T> work)
+    internal static ValueTask<T> Keep<T>(PoolSession? left, ValueTask<T> work)
     {
         if (left is null) return work;
         if (!work.IsCompleted)
         {
-            Completion<T> done = new(left.Owner.Loop.Engine);
+            Completion<T> done = new(left.Loop.Engine);
             ValueTask<T> task = done.Task;
             _ = FollowAsync(work, done);
             work = task;
         }
 
-        Strand.Exchange(left);
+        PoolSession.Exchange(left);
         return work;
     }
 
     /// <summary>The same without a result.</summary>
-    internal static ValueTask Keep(Strand? left, ValueTask work)
+    internal static ValueTask Keep(PoolSession? left, ValueTask work)
     {
         if (left is null) return work;
         if (!work.IsCompleted)
         {
-            Completion<bool> done = new(left.Owner.Loop.Engine);
+            Completion<bool> done = new(left.Loop.Engine);
             ValueTask task = done.PlainTask;
             _ = FollowAsync(WithResult(work), done);
             work = task;
         }
 
-        Strand.Exchange(left);
+        PoolSession.Exchange(left);
         return work;
     }
 
     /// <summary>Starts work that reports its end by a <see cref="Completion{T}"/>, and never throws.</summary>
     internal static void Begin(Func<Task> work)
     {
-        Strand? left = Leave();
+        PoolSession? left = Leave();
         _ = work();
-        Strand.Exchange(left);
+        PoolSession.Exchange(left);
     }
 
     // tidy: allowed because it runs only where a callback on the pool has to wait

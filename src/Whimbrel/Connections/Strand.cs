@@ -4,9 +4,8 @@ using Whimbrel.Engines;
 namespace Whimbrel.Connections;
 
 /// <summary>
-/// Serial executor of one connection's callbacks on the thread pool (contract 14). Any thread posts events, and the
-/// loop adds received data. One pool thread at a time takes them in order and runs them (<see cref="PoolSession"/>).
-/// Serves one use of a connection, and is not reused.
+/// Serial executor of the callbacks of one use of a connection on the thread pool (contract 14). Any thread posts
+/// events, and the loop adds received data. One pool thread at a time runs them in order (<see cref="PoolSession"/>).
 /// </summary>
 /// <remarks>
 /// Order: events (callbacks, continuations, posts), unread data that is passed again, received data, the peer's FIN,
@@ -18,12 +17,8 @@ internal sealed class Strand : IThreadPoolWorkItem
     /// <summary>After this number of steps, other work items of the pool run.</summary>
     private const int StepsPerRun = 64;
 
-    [ThreadStatic]
-    private static Strand? t_current;
-
     private readonly Loop _loop;
     private StrandStart _start;
-    private readonly Strand _main; // this one, unless this one runs continuations of a session that was replaced
     private readonly Lock _gate = new();
 
     // ---- under the lock
@@ -33,17 +28,13 @@ internal sealed class Strand : IThreadPoolWorkItem
     private bool _isScheduled;
     private volatile bool _isOnLoop;
 
-    internal Strand(PoolSession owner, Loop loop, Strand? main = null)
+    internal Strand(PoolSession owner, Loop loop)
     {
         Owner = owner;
         _loop = loop;
         _start = new StrandStart(owner.Host, loop);
-        _main = main ?? this;
         _queue = new StrandQueue(loop.StrandBlocks);
     }
-
-    /// <summary>Strand that runs on this thread, or null.</summary>
-    internal static Strand? Current => t_current;
 
     internal PoolSession Owner { get; }
 
@@ -58,37 +49,6 @@ internal sealed class Strand : IThreadPoolWorkItem
 
     /// <summary>True if callbacks run on the loop again, because a stream or pipe has taken over.</summary>
     internal bool IsOnLoop => _isOnLoop;
-
-    /// <summary>True if the user's dispatcher provides the threads.</summary>
-    internal bool HasDispatcher => _start.HasDispatcher;
-
-    /// <summary>
-    /// Replaces the strand of this thread, and returns the previous one: for threads that act as another one, and for
-    /// code outside the order of the session (<see cref="SessionOrder"/>).
-    /// </summary>
-    internal static Strand? Exchange(Strand? strand)
-    {
-        Strand? outer = t_current;
-        t_current = strand;
-        return outer;
-    }
-
-    /// <summary>Session on the pool that runs on this thread, if it is the one of this use of the connection.</summary>
-    internal static PoolSession? CurrentOf(Connection connection, uint generation) =>
-        t_current is { _isOnLoop: false, Owner: var owner } && owner.Serves(connection, generation) ? owner : null;
-
-    /// <summary>Callback that runs, as in messages; null if there is none, or if it is of another host.</summary>
-    internal string? RunningTextFor(ConnectionHost? host) =>
-        host is null || Owner.IsOf(host) ? Owner.RunningText : null;
-
-    /// <summary>Sends now what the running callback has queued. Its thread.</summary>
-    internal void Flush() => Owner.Sends.Flush();
-
-    /// <summary>Completes the wait when the connection of this session is gone. In a callback that may block.</summary>
-    internal void BlocksOnEndOf(Session session, IEndWait wait)
-    {
-        if (Owner.Runs(session)) Owner.BlocksOnEnd(wait);
-    }
 
     // ------------------------------------------------------------------ adding
 
@@ -184,16 +144,16 @@ internal sealed class Strand : IThreadPoolWorkItem
     void IThreadPoolWorkItem.Execute()
     {
         if (!_start.MayRun(this)) return;
-        Strand? outer = Exchange(_main);
-        Owner.Sends.BeginRun();
         bool hasMore;
+        PoolSession? outer = PoolSession.Exchange(Owner);
+        Owner.Sends.BeginRun();
         try
         {
             hasMore = RunSteps(onLoop: false);
         }
         finally
         {
-            Exchange(outer);
+            PoolSession.Exchange(outer);
         }
 
         if (hasMore) Start();
@@ -204,24 +164,18 @@ internal sealed class Strand : IThreadPoolWorkItem
     {
         for (int i = 0; i < StepsPerRun && _isOnLoop == onLoop; i++)
         {
-            if (!RunNext()) return false;
+            StrandStep step;
+            // tidy: allowed because loop and pool meet here; a few instructions
+            lock (_gate)
+            {
+                step = _queue.Take(Owner);
+                _isScheduled = step.Kind != StrandStepKind.None;
+            }
+
+            if (step.Kind == StrandStepKind.None) return false;
+            Owner.Run(step);
         }
 
-        return true;
-    }
-
-    private bool RunNext()
-    {
-        StrandStep step;
-        // tidy: allowed because loop and pool meet here; a few instructions
-        lock (_gate)
-        {
-            step = _queue.Take(Owner);
-            _isScheduled = step.Kind != StrandStepKind.None;
-        }
-
-        if (step.Kind == StrandStepKind.None) return false;
-        Owner.Run(step);
         return true;
     }
 
@@ -235,13 +189,12 @@ internal sealed class Strand : IThreadPoolWorkItem
     // ------------------------------------------------------------------ on the loop
 
     /// <summary>
-    /// Runs everything that waits on the loop from here on, because the next session stays there. Continuations of the
-    /// session before remain on the pool, in their order. The last step on the pool.
+    /// Runs everything on the loop from here on, <paramref name="begin"/> first, because the next session stays there.
+    /// Continuations of the session before remain on the pool, in their order. The last step on the pool.
     /// </summary>
-    /// <param name="begin">First event there.</param>
     internal void MoveToLoop(in StrandEvent begin)
     {
-        Strand late = new(Owner, _loop, this);
+        Strand late = new(Owner, _loop);
         using (new Entry(this))
         {
             Debug.Assert(_isScheduled && !_isOnLoop, "the strand runs on the pool");
@@ -250,8 +203,7 @@ internal sealed class Strand : IThreadPoolWorkItem
             _isOnLoop = true;
         }
 
-        // Starts it, if there are any.
-        new Entry(late).Dispose();
+        new Entry(late).Dispose(); // starts it, if there are any
     }
 
     private void RunOnLoop()
@@ -270,7 +222,7 @@ internal sealed class Strand : IThreadPoolWorkItem
             _taker = null;
         }
 
-        _loop.StrandEnded(this);
+        _loop.PoolSessionEnded(Owner);
     }
 
     /// <summary>Holds the lock. At its end, starts the strand if a step can run and it is not running.</summary>

@@ -15,8 +15,6 @@ internal struct StrandStart(ConnectionHost host, Loop loop)
 
     private readonly Action<IThreadPoolWorkItem>? _dispatcher = host.Options.Dispatcher;
 
-    internal readonly bool HasDispatcher => _dispatcher is not null;
-
     /// <summary>Any thread, outside of the lock.</summary>
     internal void Start(Strand strand)
     {

@@ -84,7 +84,7 @@ internal class Completion<T> : IValueTaskSource<T>, IValueTaskSource, IThreadPoo
         if (_context is not null) continuation = InContext(_context, continuation);
         if (TryPlace(continuation, state)) return;
         if (_awaitedOn is Loop loop) loop.PostContinuation(continuation, state);
-        else if (_awaitedOn is Strand strand) strand.PostContinuation(continuation, state);
+        else if (_awaitedOn is PoolSession pool) pool.PostContinuation(continuation, state);
         else Offload(continuation, state);
     }
 
@@ -120,7 +120,7 @@ internal class Completion<T> : IValueTaskSource<T>, IValueTaskSource, IThreadPoo
     /// </summary>
     internal ManualResetEventSlim? SignalWhenCompleted()
     {
-        if (Strand.Current is { } strand) LeaveOrder(strand);
+        if (PoolSession.Current is { } pool) LeaveOrder(pool);
         ManualResetEventSlim signal = new();
         _state = signal;
         return Interlocked.CompareExchange(ref _continuation, s_signal, null) is null ? signal : null;
@@ -141,10 +141,10 @@ internal class Completion<T> : IValueTaskSource<T>, IValueTaskSource, IThreadPoo
         CheckToken(token);
         _state = state;
         _awaitedOn = Loop.Current;
-        if (_awaitedOn is null && Strand.Current is { } strand)
+        if (_awaitedOn is null && PoolSession.Current is { } pool)
         {
-            if (AsTaskContinuation.Is<T>(continuation)) LeaveOrder(strand);
-            else _awaitedOn = strand;
+            if (AsTaskContinuation.Is<T>(continuation)) LeaveOrder(pool);
+            else _awaitedOn = pool;
         }
 
         if ((flags & ValueTaskSourceOnCompletedFlags.FlowExecutionContext) != 0) _context = ExecutionContext.Capture();
@@ -154,18 +154,18 @@ internal class Completion<T> : IValueTaskSource<T>, IValueTaskSource, IThreadPoo
         Schedule(continuation, state);
     }
 
-    private void LeaveOrder(Strand strand)
+    private void LeaveOrder(PoolSession pool)
     {
         // Messages that the callback has sent so far leave now, not when it returns, because the callback may wait for
         // their effect.
-        strand.Flush();
-        AwaitedApart(strand);
+        pool.Flush();
+        AwaitedApart(pool);
     }
 
     /// <summary>
     /// Called once, before the continuation is set, if the awaiting callback on the pool may block until completion.
     /// </summary>
-    private protected virtual void AwaitedApart(Strand strand)
+    private protected virtual void AwaitedApart(PoolSession pool)
     {
     }
 

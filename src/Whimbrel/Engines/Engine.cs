@@ -358,7 +358,7 @@ public class Engine : IAsyncDisposable
     /// </summary>
     internal bool Block(ManualResetEventSlim ended, TimeSpan timeout)
     {
-        Connections.Strand.Current?.Flush();
+        Connections.PoolSession.Current?.Flush();
         return BlockThread(ended, timeout);
     }
 

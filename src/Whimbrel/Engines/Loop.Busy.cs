@@ -27,7 +27,7 @@ public abstract partial class Loop
     private const int HoldsUpMs = 500;
 
     private readonly NoticePaces _blockedNotices = new();
-    private readonly HashSet<Strand> _liveStrands = [];
+    private readonly HashSet<PoolSession> _poolSessions = [];
 
     /// <summary>Time when the loop last returned from waiting, until it waits again. Read by the watchdog.</summary>
     internal long BusySinceMs => Volatile.Read(ref _busySinceMs);
@@ -136,11 +136,11 @@ public abstract partial class Loop
     internal void AddUnfinishedOnPool(List<UnfinishedCall> found, ConnectionHost? host)
     {
         // tidy: allowed because a stop has passed its deadline
-        lock (_liveStrands)
+        lock (_poolSessions)
         {
-            foreach (Strand strand in _liveStrands)
+            foreach (PoolSession pool in _poolSessions)
             {
-                if (strand.RunningTextFor(host) is { } text)
+                if ((host is null || pool.IsOf(host)) && pool.RunningText is { } text)
                     found.Add(new UnfinishedCall(text, null));
             }
         }

@@ -335,14 +335,14 @@ public abstract partial class Loop
     {
         Loop? outer = t_current;
         t_current = null;
-        Strand? running = Strand.Exchange(null);
+        PoolSession? running = PoolSession.Exchange(null);
         try
         {
             action(state);
         }
         finally
         {
-            Strand.Exchange(running);
+            PoolSession.Exchange(running);
             t_current = outer;
         }
     }

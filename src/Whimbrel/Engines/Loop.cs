@@ -725,18 +725,18 @@ public abstract partial class Loop
     /// <summary>
     /// Called when a session on the pool begins: the loop does not end before its last callback has returned.
     /// </summary>
-    internal void StrandStarted(Strand strand)
+    internal void PoolSessionStarted(PoolSession pool)
     {
         _strands++;
         // tidy: allowed because it runs once for each session on the pool; a stop that passed its deadline reads it
-        lock (_liveStrands) _liveStrands.Add(strand);
+        lock (_poolSessions) _poolSessions.Add(pool);
     }
 
-    internal void StrandEnded(Strand strand)
+    internal void PoolSessionEnded(PoolSession pool)
     {
         _strands--;
         // tidy: allowed because it runs once for each session on the pool; a stop that passed its deadline reads it
-        lock (_liveStrands) _liveStrands.Remove(strand);
+        lock (_poolSessions) _poolSessions.Remove(pool);
     }
 
     internal void ReturnConnection(Connection connection)

@@ -60,9 +60,9 @@ internal sealed class StopWait<T> : Completion<T>, IEndWait
 
     void IEndWait.ConnectionIsGone(CloseReason reason) => TryEnd(default!);
 
-    private protected override void AwaitedApart(Strand strand)
+    private protected override void AwaitedApart(PoolSession pool)
     {
-        if (_session is not null) strand.BlocksOnEndOf(_session, this);
+        if (_session is not null && pool.Runs(_session)) pool.BlocksOnEnd(this);
     }
 
     private protected override void Offload(Action<object?> continuation, object? state) =>

@@ -95,7 +95,7 @@ public sealed class BodyStream : Stream
         ValidateBufferArguments(buffer, offset, count);
         if (Volatile.Read(ref _isDisposed) != 0) Throw.Disposed(nameof(BodyStream));
         if (Loop.Current is not null) Throw.BlocksLoop(nameof(Read));
-        if (Strand.Current is { } strand && strand.Owner.Runs(_session))
+        if (PoolSession.Current is { } pool && pool.Runs(_session))
             Throw.State(
                 "Read would wait for the next callback of its own session. Await ReadAsync, or read elsewhere.");
         BeginReading();

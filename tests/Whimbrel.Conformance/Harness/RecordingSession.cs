@@ -407,7 +407,7 @@ public sealed class RecordingSession : Session
             _rig.Violation($"{name ?? "received"} began inside or beside another callback: {Life}");
         if (t_running is not null) _rig.Violation($"{name ?? "received"} began inside a callback of {t_running}");
         t_running = this;
-        if (_rig.IsPool ? Connections.Strand.Current is null : !Loop.IsCurrent)
+        if (_rig.IsPool ? Connections.PoolSession.Current is null : !Loop.IsCurrent)
             _rig.Violation($"{name ?? "received"} came on a foreign thread");
         lock (_gate)
         {

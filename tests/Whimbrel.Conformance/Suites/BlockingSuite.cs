@@ -406,19 +406,19 @@ public abstract class BlockingSuite(Transport transport) : TrafficSuite(transpor
             int here = 0;
             // More than the limit: it waits, and the library copies the memory.
             await x.SendAsync(new string('t', 2 * Limit));
-            if (Connections.Strand.Current is not null) here++;
+            if (Connections.PoolSession.Current is not null) here++;
             await group.WaitForRoomAsync();
-            if (Connections.Strand.Current is not null) here++;
+            if (Connections.PoolSession.Current is not null) here++;
             ConnectionStream stream = await ConnectionStream.ConnectAsync(
                 rig.Scheduled(new ClientOptions { Engine = rig.Engine, EndPoint = target.EndPoint! }));
-            if (Connections.Strand.Current is not null) here++;
+            if (Connections.PoolSession.Current is not null) here++;
             ValueTask ending = stream.DisposeAsync();
             target.Connected().Close();
             await ending;
-            if (Connections.Strand.Current is not null) here++;
+            if (Connections.PoolSession.Current is not null) here++;
             Server other = rig.MakeServer();
             await other.StartAsync();
-            if (Connections.Strand.Current is not null) here++;
+            if (Connections.PoolSession.Current is not null) here++;
             Volatile.Write(ref inOrder, here == 0 ? -1 : here);
         }
     });
@@ -450,14 +450,14 @@ public abstract class BlockingSuite(Transport transport) : TrafficSuite(transpor
         static async Task Beside(Task task)
         {
             await task;
-            Assert.Null(Connections.Strand.Current);
+            Assert.Null(Connections.PoolSession.Current);
         }
 
         async Task InOrder(RecordingSession x)
         {
             // As library code does it: the order is kept anyway.
             await x.Loop.DelayAsync(TimeSpan.FromMilliseconds(1)).ConfigureAwait(false);
-            awaitedInOrder.SetResult(Connections.Strand.Current is not null);
+            awaitedInOrder.SetResult(Connections.PoolSession.Current is not null);
         }
     });
 }

@@ -454,7 +454,7 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
             {
                 await x.Loop.PostAsync(static () => { }).ConfigureAwait(false);
                 if (Interlocked.Increment(ref running) > 1) Interlocked.Increment(ref overlaps);
-                if (Connections.Strand.Current is null) Interlocked.Increment(ref overlaps);
+                if (Connections.PoolSession.Current is null) Interlocked.Increment(ref overlaps);
                 if (!rig.IsVirtual) Thread.SpinWait(1000);
                 Interlocked.Decrement(ref running);
                 Interlocked.Increment(ref resumed);

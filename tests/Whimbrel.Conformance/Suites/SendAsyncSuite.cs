@@ -384,7 +384,7 @@ public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transpo
             for (int i = 0; i < 3; i++)
             {
                 await self.SendAsync(Filled('a', 50_000)).ConfigureAwait(false);
-                string where = (rig.IsPool ? Connections.Strand.Current is not null : self.Loop.IsCurrent
+                string where = (rig.IsPool ? Connections.PoolSession.Current is not null : self.Loop.IsCurrent
                     && self.Loop.Active is null) ? "on loop" : "astray";
                 story.Add($"sent {i} {where}");
             }

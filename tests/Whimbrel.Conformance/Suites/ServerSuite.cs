@@ -199,7 +199,7 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
             int before = x.Loop.Index;
             await server!.StopAsync();
             loopBefore = before;
-            bool isThere = rig.IsPool ? Connections.Strand.Current is not null : x.Loop.IsCurrent;
+            bool isThere = rig.IsPool ? Connections.PoolSession.Current is not null : x.Loop.IsCurrent;
             Volatile.Write(ref loopAfter, isThere ? before : -3);
         }
 

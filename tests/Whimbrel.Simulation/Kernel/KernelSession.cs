@@ -59,7 +59,8 @@ internal sealed class KernelSession : Session
     {
         if (_world.Prints) _world.Log($"{this}.{name}");
         if (_world.Running is { } running) _world.Fail($"{name} of {this} inside {running}");
-        if (_world.IsPool ? Strand.Current is null : !Loop.IsCurrent) _world.Fail($"{name} of {this} off its thread");
+        if (_world.IsPool ? PoolSession.Current is null : !Loop.IsCurrent)
+            _world.Fail($"{name} of {this} off its thread");
         if (_life != legal) _world.Fail($"{name} of {this} came when it was {_life}");
         if (name is "OnData" or "OnTimer" or "OnEndOfStream")
         {

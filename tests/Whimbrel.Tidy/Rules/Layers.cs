@@ -31,13 +31,13 @@ internal static class Layers
     // use. An unused exception is a finding.
     private static readonly (string[] From, string[] To, string Reason)[] _exceptions =
     [
-        (["Engines/Loop"], ["Connection", "Strand", "HandshakePace", "TlsScratch", "SendOperation", "FreeSentMarks",
-            "StrandBlocks", "ConnectionHost", "LentRoom"],
+        (["Engines/Loop"], ["Connection", "PoolSession", "HandshakePace", "TlsScratch", "SendOperation",
+            "FreeSentMarks", "StrandBlocks", "ConnectionHost", "LentRoom"],
             "the verbs of engines for connections, and what the connections of a loop share"),
-        (["Engines/Engine"], ["EngineSelector", "Session", "Strand", "SessionOrder", "SocketFactory", "InterfaceLookup",
-            "TlsWarmUp", "TlsProfile"], "the engine is the factory of loops, the place of what all of them share, and "
-                + "told of sessions by the memory engine's watcher"),
-        (["Engines/Completion", "Engines/StopWait"], ["Strand", "Session", "IEndWait"],
+        (["Engines/Engine"], ["EngineSelector", "Session", "PoolSession", "SessionOrder", "SocketFactory",
+            "InterfaceLookup", "TlsWarmUp", "TlsProfile"], "the engine is the factory of loops, the place of what all "
+                + "of them share, and told of sessions by the memory engine's watcher"),
+        (["Engines/Completion", "Engines/StopWait"], ["PoolSession", "Session", "IEndWait"],
             "an await in a callback on the pool resumes in its order, and one that blocks on the end is completed "
             + "before its own last callback"),
         (["Connections/Connection", "Connections/OutboundQueue"], ["Session", "SessionCallback",
