@@ -23,28 +23,6 @@ public sealed class PartTests
     }
 
     [Fact]
-    public void A_shorter_progress_line_covers_the_longer_one_before_it()
-    {
-        StringWriter output = new();
-        ProgressLine line = new(output, static () => 80);
-        string[] shown = [Next("a long name of a file", 1_000_000_000), Next("b", 1)];
-        Assert.InRange(shown[1].Length, shown[0].Length, 80);
-        Assert.StartsWith("b ", shown[1], StringComparison.Ordinal);
-        Assert.EndsWith(" ", shown[1], StringComparison.Ordinal);
-
-        string Next(string what, long done)
-        {
-            int before = output.GetStringBuilder().Length;
-            Assert.True(SpinWait.SpinUntil(() =>
-            {
-                line.Show(what, done, -1);
-                return output.GetStringBuilder().Length > before;
-            }, TimeSpan.FromSeconds(30)));
-            return output.ToString()[(before + 1)..];
-        }
-    }
-
-    [Fact]
     public void A_name_that_its_user_has_given_up_may_be_taken_by_another()
     {
         ChatRoom room = new();
