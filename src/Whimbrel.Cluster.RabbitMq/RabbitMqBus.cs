@@ -286,14 +286,14 @@ public sealed class RabbitMqBus : IGroupBus
         using CancellationTokenSource late = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken);
         TimeSpan most = 2 * _options.ConnectTimeout;
         late.CancelAfter(most);
-        Task<AmqpConnection> dial = _factory.CreateConnectionAsync([server], late.Token);
+        Task<AmqpConnection> connecting = _factory.CreateConnectionAsync([server], late.Token);
         try
         {
-            return await dial.WaitAsync(most, cancellationToken).ConfigureAwait(false);
+            return await connecting.WaitAsync(most, cancellationToken).ConfigureAwait(false);
         }
         catch (Exception e) when (e is TimeoutException or OperationCanceledException)
         {
-            _ = dial.ContinueWith(static d => d.Result.AbortAsync(), CancellationToken.None,
+            _ = connecting.ContinueWith(static d => d.Result.AbortAsync(), CancellationToken.None,
                 TaskContinuationOptions.OnlyOnRanToCompletion, TaskScheduler.Default);
             throw;
         }

@@ -242,7 +242,7 @@ internal sealed unsafe partial class MemoryLoop : Loop, IDatagramEngine
                 break;
             case ConnectAttempt connector:
                 slot.IsConnectPending = true;
-                _engine.Trace.Add("dial", connector.Slot, 0);
+                _engine.Trace.Add("connect", connector.Slot, 0);
                 break;
             case DatagramResident socket:
                 AttachDatagrams(socket);
@@ -272,13 +272,13 @@ internal sealed unsafe partial class MemoryLoop : Loop, IDatagramEngine
         slot.IsConnectPending = false;
         if (_network.IsFailing(connector.Target, out int error))
         {
-            _engine.Trace.Add("dial failed", connector.Slot, error);
+            _engine.Trace.Add("connect failed", connector.Slot, error);
             connector.CompleteAttach(error);
             return;
         }
 
         MemorySocket? socket = _network.Connect(connector.Target, connector.LocalEndPoint);
-        _engine.Trace.Add("dialled", connector.Slot, socket?.Id ?? 0);
+        _engine.Trace.Add("connected", connector.Slot, socket?.Id ?? 0);
         if (socket is null)
         {
             connector.CompleteAttach(Errno.ECONNREFUSED);

@@ -57,11 +57,11 @@ internal sealed class MemoryNetwork(MemoryFaults faults, Random random)
             MemoryEndPoint => new MemoryEndPoint($"peer-{_nextSocket}"),
             _ => null, // a Unix peer has no name
         };
-        (MemorySocket dialling, MemorySocket accepted) = MemorySocket.Pair(_nextSocket, Faults.WireBytes,
+        (MemorySocket connecting, MemorySocket accepted) = MemorySocket.Pair(_nextSocket, Faults.WireBytes,
             local, target);
         _nextSocket += 2;
         listening.Waiting.Enqueue(accepted);
-        return dialling;
+        return connecting;
     }
 
     private MemoryListening? Find(EndPoint target)

@@ -50,11 +50,11 @@ internal sealed class MemorySocket
     /// <summary>Whether a write would accept bytes or fail.</summary>
     internal bool IsWritable => Other.Room > 0 || IsReset || Other.IsClosed;
 
-    internal static (MemorySocket Connecting, MemorySocket Accepted) Pair(int id, int capacity, EndPoint? dialling,
+    internal static (MemorySocket Connecting, MemorySocket Accepted) Pair(int id, int capacity, EndPoint? connecting,
         EndPoint listening)
     {
-        MemorySocket a = new(id, capacity, dialling, listening);
-        MemorySocket b = new(id + 1, capacity, listening, dialling);
+        MemorySocket a = new(id, capacity, connecting, listening);
+        MemorySocket b = new(id + 1, capacity, listening, connecting);
         a.Other = b;
         b.Other = a;
         return (a, b);

@@ -110,12 +110,12 @@ public sealed class TestNetwork : IDisposable
         MemoryPeerListener listener = Engine.Listen(client.Options.EndPoint
             ?? throw new ArgumentException("The client has no address.", nameof(client)));
         TestPeer peer = new(this, null);
-        Task<Session> dial;
+        Task<Session> connecting;
         try
         {
             _arriving = peer;
             _arrivingAt = client;
-            dial = client.ConnectAsync().AsTask();
+            connecting = client.ConnectAsync().AsTask();
             RunQuietly();
             peer.Take(listener.TryAccept());
         }
@@ -127,7 +127,7 @@ public sealed class TestNetwork : IDisposable
 
         _peers.Add(peer);
         Run();
-        if (dial.IsCompleted) dial.GetAwaiter().GetResult();
+        if (connecting.IsCompleted) connecting.GetAwaiter().GetResult();
         return peer;
     }
 

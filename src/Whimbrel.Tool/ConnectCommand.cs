@@ -14,7 +14,7 @@ internal static class ConnectCommand
     {
         await using NoticePrinter notices = new();
         Task stop = StopSignal.WaitAsync();
-        using CancellationTokenSource dialling = new();
+        using CancellationTokenSource connecting = new();
         try
         {
             await using Engine engine = new(new EngineOptions
@@ -27,7 +27,7 @@ internal static class ConnectCommand
             _ = CancelOnStopAsync();
             Client client = new(new ClientOptions { Address = address, Engine = engine, Tls = tls?.ToClientOptions() },
                 static () => new ConsoleSession());
-            ConsoleSession session = (ConsoleSession)await client.ConnectAsync(dialling.Token);
+            ConsoleSession session = (ConsoleSession)await client.ConnectAsync(connecting.Token);
             await Console.Error.WriteLineAsync(
                 $"connected to {session.RemoteEndPoint}; Ctrl-C or the end of input closes");
             if (session.Tls is { } agreed) await Console.Error.WriteLineAsync(TextOf(agreed));
@@ -52,7 +52,7 @@ internal static class ConnectCommand
         async Task CancelOnStopAsync()
         {
             await stop;
-            await dialling.CancelAsync();
+            await connecting.CancelAsync();
         }
 
         async Task CloseOnStopAsync(Session session)

@@ -20,7 +20,7 @@ internal static class ConnectSocketCommand
         await using NoticePrinter notices = new();
         await using LinePrinter lines = new();
         Task stop = StopSignal.WaitAsync();
-        using CancellationTokenSource dialling = new();
+        using CancellationTokenSource connecting = new();
         try
         {
             await using Engine engine = new(new EngineOptions
@@ -34,7 +34,7 @@ internal static class ConnectSocketCommand
             ClientOptions options =
                 new() { Address = CoreAddressOf(new Uri(address)), Engine = engine, Tls = tls?.ToClientOptions() };
             await using WebSocketClient client = new(address, options, () => new SocketLines(lines, notices.Tell));
-            SocketLines session = (SocketLines)await client.ConnectAsync(dialling.Token);
+            SocketLines session = (SocketLines)await client.ConnectAsync(connecting.Token);
             notices.Tell($"connected to {session.RemoteEndPoint}; Ctrl-C or the end of input closes");
             new Thread(() => SendInput(session)) { IsBackground = true, Name = "stdin" }.Start();
             _ = CloseOnStopAsync(session);
@@ -62,7 +62,7 @@ internal static class ConnectSocketCommand
         async Task CancelOnStopAsync()
         {
             await stop;
-            await dialling.CancelAsync();
+            await connecting.CancelAsync();
         }
 
         async Task CloseOnStopAsync(WebSocketSession session)

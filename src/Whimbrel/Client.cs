@@ -167,19 +167,19 @@ public partial class Client : IAsyncDisposable
         Engine.CheckWait(timeout);
         using CancellationTokenSource cancellation = new();
         Engine engine = Engine;
-        Completion<Session> dial = BeginConnect(cancellation.Token);
-        if (dial.SignalWhenCompleted() is { } signal && !engine.Block(signal, timeout))
+        Completion<Session> connecting = BeginConnect(cancellation.Token);
+        if (connecting.SignalWhenCompleted() is { } signal && !engine.Block(signal, timeout))
         {
             cancellation.Cancel();
             // The connect ends at once, unless a callback blocks its loop. It may also have succeeded at the last
             // moment.
             if (!engine.Block(signal, Engine.StopGrace)) GiveUpBlocked();
-            if (dial.GetStatus(dial.Version) == ValueTaskSourceStatus.Canceled)
+            if (connecting.GetStatus(connecting.Version) == ValueTaskSourceStatus.Canceled)
                 throw new NetworkException(new NetworkError(0, ErrorCategory.Timeout,
                     $"Cannot connect to {_host!.TargetText}: not connected within {timeout}."));
         }
 
-        return dial.GetResult(dial.Version);
+        return connecting.GetResult(connecting.Version);
     }
 
     private void GiveUpBlocked()
@@ -462,7 +462,8 @@ public partial class Client : IAsyncDisposable
         internal void ReportConnectFailed(CloseReason reason, int attempt, TimeSpan delay)
         {
             string place = Options.OnDiagnosticEvent is null ? "" : $"{RuntimeHelpers.GetHashCode(Client)}: ";
-            if (!Engine.ExceptionNotices.TryTake($"{place}dial {TargetText}", Engine.NowMs, out long leftOut)) return;
+            string key = $"{place}connect {TargetText}";
+            if (!Engine.ExceptionNotices.TryTake(key, Engine.NowMs, out long leftOut)) return;
             NoteSession(new DiagnosticEvent(
                 DiagnosticEventKind.System,
                 $"Cannot connect to {TargetText}: {reason}. The reconnect policy tries again (attempt {attempt}) "

@@ -21,7 +21,7 @@ public sealed class BacklogTests
             EndPoint = new IPEndPoint(IPAddress.Loopback, 0),
             Socket = new() { Backlog = backlog }
         });
-        List<Socket> dials = [];
+        List<Socket> sockets = [];
         List<Socket> completed = [];
         rig.OnLoop(rig.Engine.GetLoop(0), () =>
         {
@@ -31,7 +31,7 @@ public sealed class BacklogTests
             {
                 Socket socket =
                     new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { Blocking = false };
-                dials.Add(socket);
+                sockets.Add(socket);
                 try
                 {
                     socket.Connect(server.EndPoint!);
@@ -56,7 +56,7 @@ public sealed class BacklogTests
             while (done < answer.Length) done += socket.Receive(answer, done, answer.Length - done, SocketFlags.None);
         }
 
-        foreach (Socket socket in dials) socket.Dispose();
+        foreach (Socket socket in sockets) socket.Dispose();
         rig.Finish();
     }
 }

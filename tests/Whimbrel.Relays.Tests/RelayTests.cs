@@ -525,7 +525,7 @@ public sealed partial class RelayTests
         });
         await relay.StartAsync();
         Socket client = await ConnectAsync(relay);
-        await UntilAsync(() => relay.Targets[0].OpenConnections == 1, "the dial");
+        await UntilAsync(() => relay.Targets[0].OpenConnections == 1, "the connect");
         client.LingerState = new LingerOption(true, 0);
         client.Close();
         await UntilAsync(() => relay.Targets[0].OpenConnections == 0 && relay.Server.SessionCount == 0,

@@ -26,7 +26,7 @@ internal sealed class SimClient : IAsyncDisposable
     {
         if (_world.Budget <= 0) return;
         _world.Budget--;
-        _world.Log($"client {Number} dials");
+        _world.Log($"client {Number} connects");
         ValueTask<Session> connecting;
         try
         {

@@ -187,9 +187,9 @@ internal sealed class World
     }
 
     // The two directions of the connection that was opened from this end point.
-    internal (Flow ToServer, Flow ToClient) Link(EndPoint? dialling)
+    internal (Flow ToServer, Flow ToClient) Link(EndPoint? connecting)
     {
-        string name = dialling?.ToString() ?? "";
+        string name = connecting?.ToString() ?? "";
         if (_links.TryGetValue(name, out (Flow ToServer, Flow ToClient) link)) return link;
         link = (new Flow(this, _nextKey++), new Flow(this, _nextKey++));
         _links.Add(name, link);

@@ -73,9 +73,9 @@ public sealed class MistakeTests
             EndPoint = s_here,
             Reconnect = new ReconnectPolicy { RetryFirstConnect = true }
         }, static () => new Script());
-        Task<Session> dial = client.ConnectAsync().AsTask();
+        Task<Session> connecting = client.ConnectAsync().AsTask();
         engine.RunFor(TimeSpan.FromSeconds(30));
-        Assert.False(dial.IsCompleted);
+        Assert.False(connecting.IsCompleted);
         Assert.Matches(
             "^Cannot connect to .*here.*: connection refused.* The reconnect policy tries again \\(attempt 1\\)",
             TextOf(DiagnosticEventKind.System));

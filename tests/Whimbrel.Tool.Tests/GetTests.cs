@@ -86,9 +86,9 @@ public sealed class GetTests : IDisposable
         Assert.Equal(($"{site}/delay/100", "GET", 200, 7, 0, 0), (json.GetProperty("url").GetString(),
             json.GetProperty("method").GetString(), json.GetProperty("status").GetInt32(), json.GetProperty("bytes")
                 .GetInt32(), json.GetProperty("sent_bytes").GetInt32(), json.GetProperty("redirects").GetInt32()));
-        double dial = json.GetProperty("connect_ms").GetDouble(), tls = json.GetProperty("tls_ms").GetDouble(),
+        double connect = json.GetProperty("connect_ms").GetDouble(), tls = json.GetProperty("tls_ms").GetDouble(),
             first = json.GetProperty("first_byte_ms").GetDouble(), total = json.GetProperty("total_ms").GetDouble();
-        Assert.True(dial > 0 && first >= 99 && isTls == tls > 0 && total >= dial + tls + first, output);
+        Assert.True(connect > 0 && first >= 99 && isTls == tls > 0 && total >= connect + tls + first, output);
 
         (code, output, error) = await GetAsync(null,
             [.. trust, "--json", "--post", "-", "-o", _folder["none"], $"{site}/status/404"]);

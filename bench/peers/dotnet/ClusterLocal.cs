@@ -32,12 +32,12 @@ internal static class ClusterLocal
             server,
             broker.StartsWith("nats", StringComparison.Ordinal) ? new NatsBus(broker) : new RedisBus(broker), options);
         everywhere = cluster.Group("all");
-        var dialled = new List<Client>();
+        var connected = new List<Client>();
         for (var i = 0; i < Members; i++)
         {
-            dialled.Add(new Client(new ClientOptions { Engine = clients, EndPoint = server.EndPoint! },
+            connected.Add(new Client(new ClientOptions { Engine = clients, EndPoint = server.EndPoint! },
                 static () => new Discard()));
-            await dialled[^1].ConnectAsync();
+            await connected[^1].ConnectAsync();
         }
 
         while (everywhere.LocalCount < Members || plain.Count < Members)
@@ -67,7 +67,7 @@ internal static class ClusterLocal
             + $"broadcasts a turn: time through a cluster's group / a server's {ofCluster[Windows / 2]:0.000} "
             + $"[{ofCluster[Windows / 4]:0.000} - {ofCluster[Windows * 3 / 4]:0.000}]; a server's / the same "
             + $"{ofTwin[Windows / 2]:0.000} [{ofTwin[Windows / 4]:0.000} - {ofTwin[Windows * 3 / 4]:0.000}]"));
-        foreach (var client in dialled)
+        foreach (var client in connected)
         {
             await client.DisposeAsync();
         }

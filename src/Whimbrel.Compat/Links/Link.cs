@@ -285,9 +285,9 @@ internal sealed class Link
     }
 
     /// <summary>Called when a connect attempt ended before it had a session.</summary>
-    private void ConnectFailed(int dial, SocketError error)
+    private void ConnectFailed(int attempt, SocketError error)
     {
-        if (!_isConnecting || dial != _connects) return;
+        if (!_isConnecting || attempt != _connects) return;
         _hasFailed = true;
         _failure = $"cannot connect: {new SocketException((int)error).Message}";
         if (ErrorMap.IsTold(error)) _owner.TellError(error);
@@ -810,7 +810,7 @@ internal sealed class Link
         _ = ConnectAsync(make, _connects);
     }
 
-    private async Task ConnectAsync(Func<Func<Session>, Client> make, int dial)
+    private async Task ConnectAsync(Func<Func<Session>, Client> make, int attempt)
     {
         // On the pool, so that a callback that connects keeps its order, and an immediate failure is reported after it.
         await Task.CompletedTask.ConfigureAwait(ConfigureAwaitOptions.ForceYielding);
@@ -821,11 +821,11 @@ internal sealed class Link
             Client client =
                 make(() => tells ? new TellingBridge(new BridgeEnd(this)) : new Bridge(new BridgeEnd(this)));
             Interlocked.Exchange(ref _client, client);
-            if (Volatile.Read(ref _givenUp) != dial)
+            if (Volatile.Read(ref _givenUp) != attempt)
             {
-                ValueTask<Session> dialled = client.ConnectAsync();
-                if (Volatile.Read(ref _givenUp) == dial) _ = client.DisconnectAsync().AsTask();
-                await dialled.ConfigureAwait(false);
+                ValueTask<Session> connecting = client.ConnectAsync();
+                if (Volatile.Read(ref _givenUp) == attempt) _ = client.DisconnectAsync().AsTask();
+                await connecting.ConfigureAwait(false);
                 return;
             }
 
@@ -845,6 +845,6 @@ internal sealed class Link
             error = SocketError.SocketError;
         }
 
-        ConnectFailed(dial, error);
+        ConnectFailed(attempt, error);
     }
 }

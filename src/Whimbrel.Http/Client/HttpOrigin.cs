@@ -3,7 +3,7 @@ using System.Net;
 namespace Whimbrel.Http;
 
 /// <summary>Scheme, host and port, and a pool's connections to it. The pool's gate guards all members except the
-/// dialler and OpenBodies.</summary>
+/// connector and OpenBodies.</summary>
 internal sealed class HttpOrigin
 {
     private int _openBodies;

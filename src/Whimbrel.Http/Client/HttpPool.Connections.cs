@@ -6,7 +6,7 @@ namespace Whimbrel.Http;
 // await.
 public sealed partial class HttpPool
 {
-    private const int MostEmptyOrigins = 256; // their diallers, with cached TLS state, are kept for later requests
+    private const int MostEmptyOrigins = 256; // their connectors, with cached TLS state, are kept for later requests
     private const int MostRepeats = 3;
 
     private readonly Lock _gate = new();

@@ -266,9 +266,9 @@ internal sealed class PooledSession : Session
     {
         TimeSpan firstByte = Stopwatch.GetElapsedTime(exchange.SentAt, exchange.AnsweredAt);
         if (_readyAt == 0) return new HttpClientTimes(default, default, firstByte);
-        long dialled = _handshakeAt == 0 ? _readyAt : _handshakeAt;
-        HttpClientTimes times = new(Stopwatch.GetElapsedTime(Slot.ConnectStartedAt, dialled),
-            Stopwatch.GetElapsedTime(dialled, _readyAt), firstByte);
+        long connectedAt = _handshakeAt == 0 ? _readyAt : _handshakeAt;
+        HttpClientTimes times = new(Stopwatch.GetElapsedTime(Slot.ConnectStartedAt, connectedAt),
+            Stopwatch.GetElapsedTime(connectedAt, _readyAt), firstByte);
         _readyAt = 0;
         return times;
     }

@@ -13,10 +13,10 @@ internal sealed class ConnectAttempt : Resident
     private CloseReason _reason;
     private bool _isOver;
 
-    internal ConnectAttempt(ConnectOperation dial, EndPoint target, EndPoint? local)
-        : base(dial.Loop)
+    internal ConnectAttempt(ConnectOperation operation, EndPoint target, EndPoint? local)
+        : base(operation.Loop)
     {
-        _connect = dial;
+        _connect = operation;
         Target = target;
         LocalEndPoint = local;
     }

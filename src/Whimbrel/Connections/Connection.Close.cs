@@ -258,9 +258,9 @@ internal sealed partial class Connection
         }
 
         _holdsSocket = false;
-        ConnectOperation? dial = ConnectOperation;
+        ConnectOperation? operation = ConnectOperation;
         ConnectOperation = null;
-        dial?.GiveUp(Reason);
+        operation?.GiveUp(Reason);
         Loop.Schedule(this);
     }
 

@@ -29,7 +29,7 @@ internal sealed class Resolver(Engine engine)
     /// Looks the name up and calls <see cref="ILookupWaiter.LookupEnded"/> on the loop of the connect, unless it leaves
     /// before.
     /// </summary>
-    internal HostLookup Ask(string host, ILookupWaiter dial)
+    internal HostLookup Ask(string host, ILookupWaiter waiter)
     {
         HostLookup? lookup;
         // tidy: allowed because it runs once for each name of a connect
@@ -37,12 +37,12 @@ internal sealed class Resolver(Engine engine)
         {
             if (_lookups.TryGetValue(host, out lookup))
             {
-                lookup.Waiting.Add(dial);
+                lookup.Waiting.Add(waiter);
                 return lookup;
             }
 
             lookup = new HostLookup(this, host);
-            lookup.Waiting.Add(dial);
+            lookup.Waiting.Add(waiter);
             _lookups.Add(host, lookup);
             if (_running == MaxRunning)
             {
@@ -57,10 +57,10 @@ internal sealed class Resolver(Engine engine)
         return lookup;
     }
 
-    internal void Leave(HostLookup lookup, ILookupWaiter dial)
+    internal void Leave(HostLookup lookup, ILookupWaiter waiter)
     {
         // tidy: allowed because it runs once for each name of a connect
-        lock (_gate) lookup.Waiting.Remove(dial);
+        lock (_gate) lookup.Waiting.Remove(waiter);
     }
 
     internal void Complete(HostLookup lookup)
@@ -84,8 +84,9 @@ internal sealed class Resolver(Engine engine)
         }
 
         // A loop that has ended accepts no posts, and its connects have ended with it.
-        foreach (ILookupWaiter dial in waiting)
-            dial.Loop.PostControl(static (_, d, l, _) => ((ILookupWaiter)d!).LookupEnded((HostLookup)l!), dial, lookup);
+        foreach (ILookupWaiter waiter in waiting)
+            waiter.Loop.PostControl(
+                static (_, w, l, _) => ((ILookupWaiter)w!).LookupEnded((HostLookup)l!), waiter, lookup);
         if (next is not null) engine.StartLookup(next);
     }
 }

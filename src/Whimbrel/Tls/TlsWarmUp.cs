@@ -76,25 +76,25 @@ internal sealed class TlsWarmUp
             new TlsOptions { Certificate = TlsCertificate.From(leaf) }, isServer: true);
         TlsProfile client = TlsSelector.Make(provider, Reason, new TlsOptions { HostName = Name, Roots = [leaf] },
             isServer: false);
-        using End dialling = new(client.CreateLayer(Name, null, new TlsScratch()));
-        dialling.Do(static (layer, output) => layer.Start(output));
-        if (TlsHello.Read(dialling.Wire.WrittenSpan, out TlsHello hello) != TlsHello.Outcome.Found
+        using End connecting = new(client.CreateLayer(Name, null, new TlsScratch()));
+        connecting.Do(static (layer, output) => layer.Start(output));
+        if (TlsHello.Read(connecting.Wire.WrittenSpan, out TlsHello hello) != TlsHello.Outcome.Found
             || server.Foresee(hello) is not null)
             throw new InvalidOperationException("the hello was not understood");
         using End accepting = new(server.CreateLayer(hello.NameOr(null), server.CertificateFor(Name)!.Take(),
             new TlsScratch()));
         accepting.Do(static (layer, output) => layer.Start(output));
-        Exchange(dialling, accepting);
-        _ = dialling.Layer.Info;
+        Exchange(connecting, accepting);
+        _ = connecting.Layer.Info;
         _ = accepting.Layer.Info;
-        dialling.Do(static (layer, output) => layer.Send("?"u8, out _, output));
+        connecting.Do(static (layer, output) => layer.Send("?"u8, out _, output));
         accepting.Do(static (layer, output) => layer.Send("!"u8, out _, output));
-        Exchange(dialling, accepting);
-        if (dialling.Received != 1 || accepting.Received != 1)
+        Exchange(connecting, accepting);
+        if (connecting.Received != 1 || accepting.Received != 1)
             throw new InvalidOperationException("a message did not arrive");
-        dialling.Do(End.Finish);
+        connecting.Do(End.Finish);
         accepting.Do(End.Finish);
-        Exchange(dialling, accepting);
+        Exchange(connecting, accepting);
     }
 
     private static X509Certificate2 NewCertificate(ECDsa key)

@@ -30,7 +30,7 @@ public sealed class PortableRealAddresses() : RealAddressSuite(Transport.Portabl
 #endif
 
 #if MEMORY
-public sealed class MemoryPoolDials() : ConnectSuite(Transport.MemoryPool);
+public sealed class MemoryPoolConnects() : ConnectSuite(Transport.MemoryPool);
 
 public sealed class MemoryPoolReconnects() : ReconnectSuite(Transport.MemoryPool);
 

@@ -25,7 +25,7 @@ public abstract class PeerListener(Rig rig)
     public Peer Accept()
     {
         Peer? peer = null;
-        rig.Until(() => (peer ??= TryAccept()) is not null, "a dial to arrive");
+        rig.Until(() => (peer ??= TryAccept()) is not null, "a connection to arrive");
         return peer!;
     }
 }

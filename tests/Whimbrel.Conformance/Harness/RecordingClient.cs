@@ -37,7 +37,7 @@ public sealed class RecordingClient : Client
     /// <summary>The n-th session, when it exists.</summary>
     public RecordingSession Attempt(int index = 0)
     {
-        _rig.Until(() => _made.Count > index, $"dial {index} to make its session");
+        _rig.Until(() => _made.Count > index, $"connect {index} to make its session");
         return _made.ElementAt(index);
     }
 

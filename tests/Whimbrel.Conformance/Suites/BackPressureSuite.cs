@@ -211,8 +211,8 @@ public abstract class BackPressureSuite(Transport transport) : TrafficSuite(tran
         {
             RecordingServer server = rig.Serve(s => s.AtReceived = hook,
                 Narrow(rig, backPressure: option, limit: Large));
-            Peer dialled = rig.ConnectPeer(server.EndPoint!);
-            return (server.Connected(), dialled);
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
+            return (server.Connected(), peer);
         }
 
         PeerListener listener = rig.Listen();

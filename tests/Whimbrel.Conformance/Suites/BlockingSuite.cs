@@ -156,17 +156,17 @@ public abstract class BlockingSuite(Transport transport) : TrafficSuite(transpor
         RecordingServer target = rig.Serve(static s => s.AtReceived = static (x, data) => x.Send(data));
         RecordingServer server = rig.Serve(s => s.AtReceived = (x, _) =>
         {
-            x.Send("dialling "u8);
+            x.Send("connects "u8);
             RecordingClient client = rig.MakeClient(target.EndPoint!);
-            Session dialled = client.Connect(s_patience);
-            Assert.True(dialled.IsConnected);
+            Session session = client.Connect(s_patience);
+            Assert.True(session.IsConnected);
             client.Disconnect(s_patience);
-            Assert.False(dialled.IsConnected);
+            Assert.False(session.IsConnected);
             x.Send("gone"u8);
         });
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
-        Assert.Equal("dialling gone", peer.ReadText(13));
+        Assert.Equal("connects gone", peer.ReadText(13));
     });
 
     [Fact, Contract(14)]

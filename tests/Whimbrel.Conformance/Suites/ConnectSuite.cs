@@ -44,7 +44,7 @@ public abstract class ConnectSuite(Transport transport) : Suite(transport)
             rig.ConnectPeer(relay.EndPoint!);
             RecordingSession near = relay.Connected(i);
             RecordingClient? client = null;
-            ValueTask<Session> dial = default;
+            ValueTask<Session> connecting = default;
             rig.OnLoop(near, () =>
             {
                 // Without an engine: the engine of the loop.
@@ -54,14 +54,14 @@ public abstract class ConnectSuite(Transport transport) : Suite(transport)
                     EndPoint = server.EndPoint,
                     Reconnect = new ReconnectPolicy { InitialDelay = TimeSpan.FromMilliseconds(1) }
                 });
-                dial = client.ConnectAsync();
+                connecting = client.ConnectAsync();
             });
-            RecordingSession far = (RecordingSession)rig.Await(dial);
+            RecordingSession far = (RecordingSession)rig.Await(connecting);
             Assert.Same(near.Loop, far.Loop);
             Assert.Same(rig.Engine, client!.Engine);
             Echoes(far);
             server.Connected(2 * i).Close();
-            rig.Until(() => client.Made.Count == 2 && client.Made[1].IsConnected, "the policy to dial again");
+            rig.Until(() => client.Made.Count == 2 && client.Made[1].IsConnected, "the policy to connect again");
             Assert.Same(near.Loop, client.Made[1].Loop);
             rig.Await(client.DisconnectAsync());
         }
@@ -344,11 +344,11 @@ public abstract class ConnectSuite(Transport transport) : Suite(transport)
         Assert.SkipWhen(one is null, "The memory engine answers every connect at once.");
         RecordingClient client = rig.MakeClient(To(rig, one!, two!));
         using CancellationTokenSource cancellation = new();
-        ValueTask<Session> dial = client.ConnectAsync(cancellation.Token);
+        ValueTask<Session> connecting = client.ConnectAsync(cancellation.Token);
         client.Attempt().Until("connecting");
         rig.Pass(TimeSpan.FromMilliseconds(300));
         cancellation.Cancel();
-        Assert.ThrowsAny<OperationCanceledException>(() => rig.Await(dial));
+        Assert.ThrowsAny<OperationCanceledException>(() => rig.Await(connecting));
         Assert.Equal(CloseCause.Cancelled, client.Attempt().Reason.Cause);
         Assert.Equal(ErrorCategory.Cancelled, client.Attempt().Reason.Error.Category);
         rig.Until(() => rig.Engine.Loops.All(static l => l.ResidentCount == 0), "both sockets to be closed");
@@ -362,10 +362,10 @@ public abstract class ConnectSuite(Transport transport) : Suite(transport)
         {
             RecordingClient client = rig.MakeClient(To(rig, new DnsEndPoint("no such host", 80)));
             using CancellationTokenSource cancellation = new();
-            ValueTask<Session> dial = client.ConnectAsync(cancellation.Token);
+            ValueTask<Session> connecting = client.ConnectAsync(cancellation.Token);
             if (round % 2 == 0) rig.Elsewhere(cancellation.Cancel);
             else rig.Elsewhere(() => _ = client.DisconnectAsync().AsTask());
-            Assert.ThrowsAny<Exception>(() => rig.Await(dial));
+            Assert.ThrowsAny<Exception>(() => rig.Await(connecting));
             rig.Join();
             rig.Until(() => client.Made.All(static s => s.IsOver), "the last callback");
             Assert.Contains(client.Attempt().Life, (string[])["connecting, connect failed Cancelled",
@@ -444,9 +444,9 @@ public abstract class ConnectSuite(Transport transport) : Suite(transport)
     {
         PeerListener listener = rig.Listen();
         RecordingClient client = rig.MakeClient(To(rig, listener.EndPoint));
-        Task<Session> dial = client.ConnectAsync().AsTask();
+        Task<Session> connecting = client.ConnectAsync().AsTask();
         Peer peer = listener.Accept();
-        rig.Until(() => dial.IsCompleted, "the dial");
+        rig.Until(() => connecting.IsCompleted, "the connect");
         // A peer that neither reads nor closes.
         // Long enough for the loop of a busy machine to see the close before the abort.
         client.Disconnect(TimeSpan.FromMilliseconds(400));

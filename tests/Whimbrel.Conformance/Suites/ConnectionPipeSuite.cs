@@ -23,7 +23,7 @@ public abstract class ConnectionPipeSuite(Transport transport) : TrafficSuite(tr
                 EndPoint = rig.NewAddress(),
                 Limits = new() { SendBytes = 100_000 }
             },
-            dials: true);
+            connects: true);
         ConnectionPipe there = here.Peer!;
         Task<bool>[] all =
         [
@@ -44,7 +44,7 @@ public abstract class ConnectionPipeSuite(Transport transport) : TrafficSuite(tr
     public void Pipes_in_bulk_keep_their_bytes_apart_while_others_are_cut(bool onLoop) => Run(rig =>
     {
         int length = rig.IsVirtual ? 300_000 : 2 * 1024 * 1024;
-        End[] all = [.. Enumerable.Range(0, 5).Select(_ => Accept(rig, dials: true))];
+        End[] all = [.. Enumerable.Range(0, 5).Select(_ => Accept(rig, connects: true))];
         Task<bool>[] checks = [.. all.Select((end, i) => Start(rig, end.Pipe, onLoop,
             () => i == 4 ? Leave(end.Pipe, length / 2) : Check(end.Pipe, length, i)))];
         Task<bool>[] pushes = [.. all.Select((end, i) => Start(rig, end.Peer!, onLoop,
@@ -442,7 +442,7 @@ public abstract class ConnectionPipeSuite(Transport transport) : TrafficSuite(tr
     }
 
     private static End Accept(Rig rig, ServerOptions? options = null, ConnectionPipeOptions? pipe = null,
-        bool dials = false, int receiveBufferBytes = 0)
+        bool connects = false, int receiveBufferBytes = 0)
     {
         ConnectionPipe? made = null;
         TaskCompletionSource over = new();
@@ -450,8 +450,8 @@ public abstract class ConnectionPipeSuite(Transport transport) : TrafficSuite(tr
             new Server(rig.Scheduled(options ?? new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }),
                 ConnectionPipe.Serve(UntilOver, pipe)));
         rig.Await(server.StartAsync());
-        Peer? raw = dials ? null : rig.ConnectPeer(server.EndPoint!, receiveBufferBytes);
-        ConnectionPipe? peer = dials ? rig.Await(ConnectionPipe.ConnectAsync(
+        Peer? raw = connects ? null : rig.ConnectPeer(server.EndPoint!, receiveBufferBytes);
+        ConnectionPipe? peer = connects ? rig.Await(ConnectionPipe.ConnectAsync(
             rig.Scheduled(new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint }))) : null;
         rig.Until(() => Volatile.Read(ref made) is not null, "the handler to start");
         return new End(made!, raw, peer, over);

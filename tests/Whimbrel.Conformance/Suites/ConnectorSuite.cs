@@ -14,11 +14,11 @@ public abstract class ConnectorSuite(Transport transport) : Suite(transport)
         Connector connector = Make(rig, server.EndPoint!);
         Assert.Equal(0, connector.SessionCount);
         RecordingSession[] sessions = [.. Enumerable.Range(0, many).Select(_ => new RecordingSession(rig))];
-        ValueTask<Session>[] dials = [.. sessions.Select(
+        ValueTask<Session>[] attempts = [.. sessions.Select(
             (s, i) => connector.ConnectAsync(() => s, i % 2 == 0 ? null : rig.Engine.GetLoop(1)))];
         for (int i = 0; i < many; i++)
         {
-            Assert.Same(sessions[i], rig.Await(dials[i]));
+            Assert.Same(sessions[i], rig.Await(attempts[i]));
             if (i % 2 == 1) Assert.Equal(1, sessions[i].Loop.Index);
             Assert.Null(sessions[i].Client);
         }

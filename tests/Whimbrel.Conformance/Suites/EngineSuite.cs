@@ -133,12 +133,12 @@ public abstract class EngineSuite(Transport transport) : TrafficSuite(transport)
         for (int round = 0; round < 3; round++)
         {
             Echo(rig, server.EndPoint!, $"round {round}");
-            RecordingSession dialled = rig.Connect(client);
+            RecordingSession connected = rig.Connect(client);
             rig.Await(rig.Engine.StopAsync());
-            rig.Until(() => server.Made.All(static s => s.IsOver) && dialled.IsOver, "the sessions to end");
+            rig.Until(() => server.Made.All(static s => s.IsOver) && connected.IsOver, "the sessions to end");
             // If both ends are on one engine, the second may see the end of the first.
-            Assert.True(dialled.Reason.Cause is CloseCause.EngineStopped or CloseCause.PeerReset
-                or CloseCause.PeerClosed, $"{dialled.Reason}");
+            Assert.True(connected.Reason.Cause is CloseCause.EngineStopped or CloseCause.PeerReset
+                or CloseCause.PeerClosed, $"{connected.Reason}");
             Assert.All(server.Made.Where(static s => s.ReceivedCount > 0),
                 static s => Assert.Equal(CloseCause.EngineStopped, s.Reason.Cause));
             Assert.Throws<InvalidOperationException>(() => rig.Await(client.ConnectAsync()));

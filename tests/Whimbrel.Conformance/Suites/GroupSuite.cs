@@ -217,10 +217,10 @@ public abstract class GroupSuite(Transport transport) : TrafficSuite(transport)
         PeerListener listener = rig.Listen();
         Peer first = rig.ConnectPeer(one.EndPoint!);
         Peer second = rig.ConnectPeer(two.EndPoint!);
-        RecordingSession dialled = rig.Connect(listener.EndPoint);
+        RecordingSession connected = rig.Connect(listener.EndPoint);
         Peer third = listener.Accept();
         SessionGroup group = new();
-        foreach (RecordingSession session in (RecordingSession[])[one.Connected(), two.Connected(), dialled])
+        foreach (RecordingSession session in (RecordingSession[])[one.Connected(), two.Connected(), connected])
             group.Join(session);
         Assert.Equal(new BroadcastResult(3, 0), rig.Await(group.BroadcastAsync(Bytes("all"))));
         foreach (Peer peer in (Peer[])[first, second, third]) Assert.Equal("all", peer.ReadText(3));

@@ -280,11 +280,11 @@ public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
         ServeAt(rig, s_four1);
         RecordingClient[] clients = [.. Enumerable.Range(0, 50)
             .Select(i => ClientOf(rig, i % 2 == 0 ? "shared" : "SHARED"))];
-        Task<Session>[] dials = [.. clients.Select(static c => c.ConnectAsync().AsTask())];
+        Task<Session>[] attempts = [.. clients.Select(static c => c.ConnectAsync().AsTask())];
         rig.Settle();
         Assert.Equal(1, rig.Engine.Resolver.Count);
         Assert.Equal(1_000,
-            Time(rig, () => rig.Until(() => dials.All(static d => d.IsCompletedSuccessfully), "all to be connected")));
+            Time(rig, () => rig.Until(() => attempts.All(static a => a.IsCompletedSuccessfully), "all to be connected")));
         Assert.Equal(0, rig.Engine.Resolver.Count);
     });
 
@@ -317,11 +317,11 @@ public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
         rig.Settle();
         rig.Memory.AddHost("unwanted", Timeout.InfiniteTimeSpan);
         RecordingClient client = ClientOf(rig, "unwanted");
-        ValueTask<Session> dial = client.ConnectAsync();
+        ValueTask<Session> connecting = client.ConnectAsync();
         rig.Settle();
         Assert.Equal(33, rig.Engine.Resolver.Count);
         rig.Await(client.DisconnectAsync());
-        Assert.Throws<NetworkException>(() => rig.Await(dial));
+        Assert.Throws<NetworkException>(() => rig.Await(connecting));
         rig.Pass(TimeSpan.FromSeconds(2));
         Assert.Equal(0, rig.Engine.Resolver.Count);
     });
@@ -356,7 +356,7 @@ public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
         BlackHoles(rig, s_six1, s_six2, s_four1);
         RecordingClient client = ClientOf(rig, name);
         using CancellationTokenSource cancellation = new();
-        ValueTask<Session> dial = client.ConnectAsync(cancellation.Token);
+        ValueTask<Session> connecting = client.ConnectAsync(cancellation.Token);
         client.Attempt().Until("connecting");
         rig.Pass(TimeSpan.FromMilliseconds(atMs));
         CloseCause expected = way switch
@@ -390,8 +390,8 @@ public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
                     break;
             }
 
-            if (way == "cancel") Assert.ThrowsAny<OperationCanceledException>(() => rig.Await(dial));
-            else Assert.Throws<NetworkException>(() => rig.Await(dial));
+            if (way == "cancel") Assert.ThrowsAny<OperationCanceledException>(() => rig.Await(connecting));
+            else Assert.Throws<NetworkException>(() => rig.Await(connecting));
         });
         Assert.Equal(0, took);
         Assert.Equal($"connecting, connect failed {expected}", client.Attempt().Life);
@@ -420,12 +420,12 @@ public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
             {
                 RecordingClient client = ClientOf(rig, "a", "b");
                 using CancellationTokenSource cancellation = new();
-                Task<Session> dial = client.ConnectAsync(cancellation.Token).AsTask();
+                Task<Session> connecting = client.ConnectAsync(cancellation.Token).AsTask();
                 int steps = random.Next(60);
-                for (int s = 0; s < steps && !dial.IsCompleted; s++) rig.Memory.RunOne();
+                for (int s = 0; s < steps && !connecting.IsCompleted; s++) rig.Memory.RunOne();
                 cancellation.Cancel();
-                rig.Until(() => dial.IsCompleted, "the dial to end");
-                if (dial.IsCompletedSuccessfully)
+                rig.Until(() => connecting.IsCompleted, "the connect to end");
+                if (connecting.IsCompletedSuccessfully)
                 {
                     connected++;
                     Assert.Equal("connecting, connected", client.Attempt().Life);
@@ -435,7 +435,7 @@ public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
                 else
                 {
                     cancelled++;
-                    Assert.True(dial.IsCanceled);
+                    Assert.True(connecting.IsCanceled);
                     Assert.Equal("connecting, connect failed Cancelled", client.Attempt().Life);
                 }
             }

@@ -101,10 +101,10 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
         Assert.SkipWhen(silent is null, "The memory engine answers every connect at once.");
         RecordingClient client = rig.MakeClient(silent!);
         using CancellationTokenSource cancellation = new();
-        ValueTask<Session> dial = client.ConnectAsync(cancellation.Token);
+        ValueTask<Session> connecting = client.ConnectAsync(cancellation.Token);
         client.Attempt().Until("connecting");
         cancellation.Cancel();
-        OperationCanceledException e = Assert.ThrowsAny<OperationCanceledException>(() => rig.Await(dial));
+        OperationCanceledException e = Assert.ThrowsAny<OperationCanceledException>(() => rig.Await(connecting));
         Assert.Equal(cancellation.Token, e.CancellationToken);
         Assert.Equal("connecting, connect failed Cancelled", client.Attempt().Life);
         Assert.Null(client.Session);
@@ -116,10 +116,10 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
         EndPoint? silent = rig.SilentAddress();
         Assert.SkipWhen(silent is null, "The memory engine answers every connect at once.");
         RecordingClient client = rig.MakeClient(silent!);
-        ValueTask<Session> dial = client.ConnectAsync();
+        ValueTask<Session> connecting = client.ConnectAsync();
         client.Attempt().Until("connecting");
         rig.Await(client.DisconnectAsync());
-        Assert.Throws<NetworkException>(() => rig.Await(dial));
+        Assert.Throws<NetworkException>(() => rig.Await(connecting));
         Assert.Equal("connecting, connect failed LocalClose", client.Attempt().Life);
     });
 
@@ -143,12 +143,12 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
         {
             RecordingClient client = rig.MakeClient(server.EndPoint!);
             using CancellationTokenSource cancellation = new();
-            ValueTask<Session> dial = client.ConnectAsync(cancellation.Token);
+            ValueTask<Session> connecting = client.ConnectAsync(cancellation.Token);
             if (i % 2 == 0) rig.Elsewhere(cancellation.Cancel);
             else cancellation.Cancel();
             try
             {
-                rig.Await(dial);
+                rig.Await(connecting);
                 Assert.True(client.Attempt().Saw("connected"));
                 client.Attempt().Abort();
                 client.Attempt().End();
@@ -206,11 +206,11 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
         for (int i = 0; i < 10; i++)
         {
             RecordingClient client = rig.MakeClient(server.EndPoint!);
-            ValueTask<Session> dial = client.ConnectAsync();
+            ValueTask<Session> connecting = client.ConnectAsync();
             rig.Await(client.DisposeAsync());
             try
             {
-                rig.Await(dial);
+                rig.Await(connecting);
             }
             catch (NetworkException)
             {
@@ -323,14 +323,14 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
     {
         int attempts = 0;
         RecordingClient? client = null;
-        List<ValueTask<Session>> dials = [];
+        List<ValueTask<Session>> connects = [];
         client = rig.MakeClient(rig.DeadAddress(), s => s.AtConnectFailed = (_, _) =>
         {
-            if (++attempts < 4) dials.Add(client!.ConnectAsync());
+            if (++attempts < 4) connects.Add(client!.ConnectAsync());
         });
         Assert.Throws<NetworkException>(() => rig.Await(client.ConnectAsync()));
-        rig.Until(() => client.Made.Count == 4 && client.Made.All(static s => s.IsOver), "four attempts");
-        foreach (ValueTask<Session> dial in dials) Assert.Throws<NetworkException>(() => rig.Await(dial));
+        rig.Until(() => client.Made.Count == 4 && client.Made.All(static s => s.IsOver), "four connects");
+        foreach (ValueTask<Session> attempt in connects) Assert.Throws<NetworkException>(() => rig.Await(attempt));
         Assert.All(client.Made, static s => Assert.Equal("connecting, connect failed Refused", s.Life));
     });
 

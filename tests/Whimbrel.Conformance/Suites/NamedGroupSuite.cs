@@ -215,9 +215,9 @@ public abstract class NamedGroupSuite(Transport transport) : TrafficSuite(transp
         PeerListener listener = rig.Listen();
         Peer first = rig.ConnectPeer(one.EndPoint!);
         Peer second = rig.ConnectPeer(two.EndPoint!);
-        RecordingSession dialled = rig.Connect(listener.EndPoint);
+        RecordingSession connected = rig.Connect(listener.EndPoint);
         Peer third = listener.Accept();
-        foreach (RecordingSession session in (RecordingSession[])[one.Connected(), two.Connected(), dialled])
+        foreach (RecordingSession session in (RecordingSession[])[one.Connected(), two.Connected(), connected])
             one.Groups["all"].Join(session);
         Assert.Equal(new BroadcastResult(3, 0), rig.Await(one.Groups["all"].BroadcastAsync(Bytes("all"))));
         foreach (Peer peer in (Peer[])[first, second, third]) Assert.Equal("all", peer.ReadText(3));

@@ -38,10 +38,10 @@ public abstract class OpeningSuite(Transport transport) : Suite(transport)
         return client;
     }
 
-    private static Exception Fails(Rig rig, Task<Session> dial)
+    private static Exception Fails(Rig rig, Task<Session> connecting)
     {
-        rig.Until(() => dial.IsCompleted, "the connect to fail");
-        return Assert.ThrowsAny<Exception>(() => dial.GetAwaiter().GetResult());
+        rig.Until(() => connecting.IsCompleted, "the connect to fail");
+        return Assert.ThrowsAny<Exception>(() => connecting.GetAwaiter().GetResult());
     }
 
     [Fact, Contract(1)]
@@ -50,15 +50,15 @@ public abstract class OpeningSuite(Transport transport) : Suite(transport)
         PeerListener listener = rig.Listen();
         List<NetworkException> explained = [];
         RecordingClient client = Make(rig, listener.EndPoint, explained);
-        Task<Session> dial = client.ConnectAsync().AsTask();
+        Task<Session> connecting = client.ConnectAsync().AsTask();
         Peer peer = listener.Accept();
         client.Attempt().Until("connected");
         client.Until("connected");
         rig.Settle();
-        Assert.False(dial.IsCompleted);
+        Assert.False(connecting.IsCompleted);
         peer.Write("o");
-        rig.Until(() => dial.IsCompleted, "the connect");
-        Assert.Same(client.Made[0], dial.GetAwaiter().GetResult());
+        rig.Until(() => connecting.IsCompleted, "the connect");
+        Assert.Same(client.Made[0], connecting.GetAwaiter().GetResult());
         peer.Write("again");
         client.Made[0].UntilReceived(6);
         peer.Close();
@@ -91,7 +91,7 @@ public abstract class OpeningSuite(Transport transport) : Suite(transport)
                         else if (how == "the session throws") throw new InvalidDataException("no");
                     };
                 });
-            Task<Session> dial = client.ConnectAsync().AsTask();
+            Task<Session> connecting = client.ConnectAsync().AsTask();
             if (how != "refused")
             {
                 Peer peer = listener.Accept();
@@ -105,7 +105,7 @@ public abstract class OpeningSuite(Transport transport) : Suite(transport)
                 peer.Close();
             }
 
-            Exception failure = Fails(rig, dial);
+            Exception failure = Fails(rig, connecting);
             Assert.Equal("explained", failure.Message);
             NetworkException only = Assert.Single(explained);
             Assert.Same(only, failure.InnerException);
@@ -114,18 +114,18 @@ public abstract class OpeningSuite(Transport transport) : Suite(transport)
             Assert.Equal(how == "refused" ? "" : $"connected, disconnected {cause}", client.Story);
             Assert.Null(client.Session);
             // And can connect again.
-            dial = client.ConnectAsync().AsTask();
+            connecting = client.ConnectAsync().AsTask();
             if (how == "refused")
             {
-                Fails(rig, dial);
+                Fails(rig, connecting);
                 Assert.Equal(2, explained.Count);
                 return;
             }
 
             Peer next = listener.Accept();
             next.Write("o");
-            rig.Until(() => dial.IsCompleted, "the connect");
-            Assert.Same(client.Made[1], dial.GetAwaiter().GetResult());
+            rig.Until(() => connecting.IsCompleted, "the connect");
+            Assert.Same(client.Made[1], connecting.GetAwaiter().GetResult());
         });
 
     [Fact]
@@ -135,20 +135,20 @@ public abstract class OpeningSuite(Transport transport) : Suite(transport)
         List<NetworkException> explained = [];
         RecordingClient client = Make(rig, listener.EndPoint, explained);
         using CancellationTokenSource early = new();
-        Task<Session> dial = client.ConnectAsync(early.Token).AsTask();
+        Task<Session> connecting = client.ConnectAsync(early.Token).AsTask();
         Peer peer = listener.Accept();
         client.Attempt().Until("connected");
         early.Cancel();
-        Assert.IsAssignableFrom<OperationCanceledException>(Fails(rig, dial));
+        Assert.IsAssignableFrom<OperationCanceledException>(Fails(rig, connecting));
         Assert.Equal(CloseCause.Cancelled, client.Made[0].End());
         peer.Close();
         Assert.Empty(explained);
 
         using CancellationTokenSource late = new();
-        dial = client.ConnectAsync(late.Token).AsTask();
+        connecting = client.ConnectAsync(late.Token).AsTask();
         peer = listener.Accept();
         peer.Write("o");
-        rig.Until(() => dial.IsCompleted, "the connect");
+        rig.Until(() => connecting.IsCompleted, "the connect");
         late.Cancel();
         rig.Settle();
         Assert.True(client.Made[1].IsConnected);
@@ -164,11 +164,11 @@ public abstract class OpeningSuite(Transport transport) : Suite(transport)
             RecordingClient? client = null;
             RecordingSession next = new(rig) { IsSuccessor = true, AtConnected = x => client!.CallNoteOpened(x) };
             client = Make(rig, listener.EndPoint, [], setUp: s => s.AtReceived = (x, _) => x.CallHandOver(next));
-            Task<Session> dial = client.ConnectAsync().AsTask();
+            Task<Session> connecting = client.ConnectAsync().AsTask();
             Peer peer = listener.Accept();
             peer.Write("o");
-            rig.Until(() => dial.IsCompleted, "the connect");
-            Assert.Same(next, dial.GetAwaiter().GetResult());
+            rig.Until(() => connecting.IsCompleted, "the connect");
+            Assert.Same(next, connecting.GetAwaiter().GetResult());
             Assert.Same(next, client.Session);
             peer.Close();
             next.End();
@@ -189,14 +189,14 @@ public abstract class OpeningSuite(Transport transport) : Suite(transport)
         other = Make(rig, listener.EndPoint, explained);
         Assert.Throws<ArgumentNullException>(() => client.CallNoteOpened(null!));
         client.CallNoteOpened(new RecordingSession(rig));
-        Task<Session> dial = client.ConnectAsync().AsTask();
+        Task<Session> connecting = client.ConnectAsync().AsTask();
         Peer peer = listener.Accept();
         peer.Write("o");
         client.Attempt().UntilReceived(1);
         rig.Settle();
-        Assert.False(dial.IsCompleted);
+        Assert.False(connecting.IsCompleted);
         peer.Close();
-        Assert.Equal("explained", Fails(rig, dial).Message);
+        Assert.Equal("explained", Fails(rig, connecting).Message);
         client.CallNoteOpened(client.Made[0]);
         Assert.Equal("connected, disconnected PeerClosed", client.Story);
     });

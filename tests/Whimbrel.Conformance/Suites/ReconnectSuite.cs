@@ -66,13 +66,13 @@ public abstract class ReconnectSuite(Transport transport) : Suite(transport)
     {
         EndPoint address = Deserted(rig);
         RecordingClient client = Make(rig, address, Quick());
-        Task<Session> dial = client.ConnectAsync().AsTask();
+        Task<Session> connecting = client.ConnectAsync().AsTask();
         client.Until("reconnecting 3");
-        Assert.False(dial.IsCompleted);
+        Assert.False(connecting.IsCompleted);
         Assert.True(client.IsReconnecting);
         RecordingServer server = rig.Serve(null, new ServerOptions { Engine = rig.Engine, EndPoint = address });
-        rig.Until(() => dial.IsCompleted, "the dial");
-        Assert.Same(client.Session, dial.GetAwaiter().GetResult());
+        rig.Until(() => connecting.IsCompleted, "the connect");
+        Assert.Same(client.Session, connecting.GetAwaiter().GetResult());
         Assert.All(client.Made.SkipLast(1), static s => Assert.Equal("connecting, connect failed Refused", s.Life));
         Assert.Equal("connecting, connected", client.Made[^1].Life);
         server.Connected();
@@ -240,12 +240,12 @@ public abstract class ReconnectSuite(Transport transport) : Suite(transport)
     public void Disconnect_while_it_waits_fails_the_connect_that_began_it() => Run(rig =>
     {
         RecordingClient client = Make(rig, rig.DeadAddress(), Patient);
-        ValueTask<Session> dial = client.ConnectAsync();
+        ValueTask<Session> connecting = client.ConnectAsync();
         client.Until("reconnecting 1");
         rig.Settle();
         Assert.Throws<InvalidOperationException>(() => rig.Await(client.ConnectAsync()));
         rig.Await(client.DisconnectAsync());
-        Assert.Contains("closed by this side", Assert.Throws<NetworkException>(() => rig.Await(dial)).Message,
+        Assert.Contains("closed by this side", Assert.Throws<NetworkException>(() => rig.Await(connecting)).Message,
             StringComparison.Ordinal);
     });
 
@@ -294,11 +294,11 @@ public abstract class ReconnectSuite(Transport transport) : Suite(transport)
     {
         RecordingClient client = Make(rig, rig.DeadAddress(), Patient);
         using CancellationTokenSource cancellation = new();
-        ValueTask<Session> dial = client.ConnectAsync(cancellation.Token);
+        ValueTask<Session> connecting = client.ConnectAsync(cancellation.Token);
         client.Until("reconnecting 1");
         cancellation.Cancel();
         Assert.Equal(cancellation.Token,
-            Assert.ThrowsAny<OperationCanceledException>(() => rig.Await(dial)).CancellationToken);
+            Assert.ThrowsAny<OperationCanceledException>(() => rig.Await(connecting)).CancellationToken);
         rig.Until(() => rig.Engine.Loops.All(static l => l.Timers.Count == 0), "the timer to go");
         Assert.False(client.IsReconnecting);
         Assert.Equal("reconnecting 1", client.Story);
@@ -350,11 +350,11 @@ public abstract class ReconnectSuite(Transport transport) : Suite(transport)
     public void The_end_of_the_engine_ends_the_wait_and_fails_the_connect() => Run(rig =>
     {
         RecordingClient client = Make(rig, rig.DeadAddress(), Patient);
-        ValueTask<Session> dial = client.ConnectAsync();
+        ValueTask<Session> connecting = client.ConnectAsync();
         client.Until("reconnecting 1");
         rig.Settle();
         rig.Await(rig.Engine.DisposeAsync());
-        Assert.Contains("the engine stopped", Assert.Throws<NetworkException>(() => rig.Await(dial)).Message,
+        Assert.Contains("the engine stopped", Assert.Throws<NetworkException>(() => rig.Await(connecting)).Message,
             StringComparison.Ordinal);
         Assert.Equal("reconnecting 1, gave up EngineStopped", client.Story);
     });

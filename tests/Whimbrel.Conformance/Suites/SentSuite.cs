@@ -278,11 +278,11 @@ public abstract class SentSuite(Transport transport) : TrafficSuite(transport)
     public void CloseAsync_of_a_session_without_a_connection_completes_at_once() => Run(rig =>
     {
         Assert.Equal(CloseCause.None, new AskedSession().CloseAsync().Result.Cause);
-        RecordingSession? dialling = null;
-        RecordingClient client = rig.MakeClient(rig.DeadAddress(), s => dialling = s);
+        RecordingSession? connecting = null;
+        RecordingClient client = rig.MakeClient(rig.DeadAddress(), s => connecting = s);
         Assert.Throws<NetworkException>(() => rig.Await(client.ConnectAsync()));
-        rig.Until(() => dialling!.IsOver, "the attempt to end");
-        Assert.Equal(dialling!.Reason.Cause, rig.Await(dialling.CloseAsync()).Cause);
+        rig.Until(() => connecting!.IsOver, "the attempt to end");
+        Assert.Equal(connecting!.Reason.Cause, rig.Await(connecting.CloseAsync()).Cause);
     });
 
     // ------------------------------------------------------------------ OnServerStopping

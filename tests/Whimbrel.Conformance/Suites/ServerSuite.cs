@@ -584,14 +584,14 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
         RecordingServer server = rig.Serve();
         EndPoint address = server.EndPoint!;
         RecordingClient[] clients = [.. Enumerable.Range(0, 40).Select(_ => rig.MakeClient(address))];
-        List<Task<Session>> dials = [];
+        List<Task<Session>> attempts = [];
         rig.Elsewhere(() =>
         {
             foreach (RecordingClient client in clients)
             {
                 try
                 {
-                    lock (dials) dials.Add(client.ConnectAsync().AsTask());
+                    lock (attempts) attempts.Add(client.ConnectAsync().AsTask());
                 }
                 catch (ObjectDisposedException)
                 {
@@ -601,12 +601,12 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
         });
         rig.Await(rig.Engine.DisposeAsync(), "the engine to end though connections were on their way");
         rig.Join();
-        rig.Until(() => dials.TrueForAll(static d => d.IsCompleted), "every dial to have a result");
+        rig.Until(() => attempts.TrueForAll(static d => d.IsCompleted), "every connect to have a result");
         rig.Until(() => rig.Sessions.All(static s => !s.IsAlive), "every session to end");
         Assert.All(rig.Sessions, static s => s.CheckLife());
-        foreach (Task<Session> dial in dials)
-            Assert.True(dial.IsCompletedSuccessfully || dial.Exception!.InnerException is NetworkException
-                or ObjectDisposedException, dial.Exception?.ToString());
+        foreach (Task<Session> connecting in attempts)
+            Assert.True(connecting.IsCompletedSuccessfully || connecting.Exception!.InnerException is NetworkException
+                or ObjectDisposedException, connecting.Exception?.ToString());
         Assert.Equal(0, server.SessionCount);
     });
 
@@ -615,14 +615,14 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
         rig =>
         {
             RecordingServer server = rig.Serve();
-            List<Task<Session>> dials = [];
+            List<Task<Session>> attempts = [];
             int refused = 0;
             RecordingClient? client = null;
             client = rig.MakeClient(server.EndPoint!, s => s.AtDisconnected = (_, _) =>
             {
                 try
                 {
-                    dials.Add(client!.ConnectAsync().AsTask());
+                    attempts.Add(client!.ConnectAsync().AsTask());
                 }
                 catch (ObjectDisposedException)
                 {
@@ -631,9 +631,9 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
             });
             rig.Connect(client);
             rig.Await(rig.Engine.DisposeAsync());
-            rig.Until(() => dials.TrueForAll(static d => d.IsCompleted), "every dial to have a result");
-            Assert.Equal(1, dials.Count + refused);
-            Assert.All(dials, static d => Assert.True(d.IsFaulted));
+            rig.Until(() => attempts.TrueForAll(static d => d.IsCompleted), "every connect to have a result");
+            Assert.Equal(1, attempts.Count + refused);
+            Assert.All(attempts, static d => Assert.True(d.IsFaulted));
             Assert.All(client.Made, static s => Assert.True(s.IsOver, s.Life));
             Assert.All(client.Made, static s => s.CheckLife());
         },

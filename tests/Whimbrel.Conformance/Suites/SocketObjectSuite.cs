@@ -28,12 +28,12 @@ public abstract class SocketObjectSuite(Transport transport) : Suite(transport)
         RecordingServer server = rig.Serve();
         RecordingClient client = rig.MakeClient(server.EndPoint!);
         Assert.Null(client.Socket);
-        RecordingSession dialled = rig.Connect(client);
+        RecordingSession connected = rig.Connect(client);
         RecordingSession accepted = server.Connected();
-        Socket near = dialled.Socket!;
+        Socket near = connected.Socket!;
         Socket far = accepted.Socket!;
         Socket listening = server.Socket!;
-        Assert.Same(near, dialled.Socket);
+        Assert.Same(near, connected.Socket);
         Assert.Same(near, client.Socket);
         Assert.Same(listening, server.Socket);
         Assert.Equal(0, (int)near.GetSocketOption(SocketOptionLevel.Socket, SocketOptionName.Error)!);
@@ -45,11 +45,11 @@ public abstract class SocketObjectSuite(Transport transport) : Suite(transport)
             Assert.True(far.NoDelay);
         }
 
-        dialled.Send("hello"u8);
+        connected.Send("hello"u8);
         accepted.UntilReceived(5);
         rig.Await(client.DisconnectAsync());
         accepted.End();
-        Assert.Null(dialled.Socket);
+        Assert.Null(connected.Socket);
         Assert.Null(accepted.Socket);
         Assert.Null(client.Socket);
         rig.Await(server.StopAsync());

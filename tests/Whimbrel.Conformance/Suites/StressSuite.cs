@@ -286,13 +286,13 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
         for (int i = 0; i < 40; i++)
         {
             RecordingClient client = rig.MakeClient(server.EndPoint!);
-            Task<Session> dial = client.ConnectAsync().AsTask();
+            Task<Session> connecting = client.ConnectAsync().AsTask();
             if (i % 3 == 0) rig.Settle();
             ValueTask end = i % 2 == 0 ? client.DisposeAsync() : client.DisconnectAsync();
             rig.Await(end);
-            rig.Until(() => dial.IsCompleted, "the dial to end");
-            Assert.True(dial.IsCompletedSuccessfully || dial.Exception?.InnerException is NetworkException
-                or OperationCanceledException, $"{dial.Exception}");
+            rig.Until(() => connecting.IsCompleted, "the connect to end");
+            Assert.True(connecting.IsCompletedSuccessfully || connecting.Exception?.InnerException is NetworkException
+                or OperationCanceledException, $"{connecting.Exception}");
             Assert.Null(client.Session);
         }
 
@@ -318,7 +318,7 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
             using (limit.Fill())
             {
                 long start = System.Diagnostics.Stopwatch.GetTimestamp();
-                int dialled = 0;
+                int opened = 0;
                 Until(() => rig.Notices.Any(static n => n.Kind == DiagnosticEventKind.DescriptorLimit), "the notice");
                 Echo(open);
                 // The first one proves nothing: the next one needs the descriptor that the first one freed.
@@ -333,8 +333,8 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
                 void Until(Func<bool> condition, string what) => rig.Until(
                     () =>
                     {
-                        for (; dialled < Math.Min(4 + server.SessionCount - 1, waiting.Length); dialled++)
-                            waiting[dialled].Connect(server.EndPoint!);
+                        for (; opened < Math.Min(4 + server.SessionCount - 1, waiting.Length); opened++)
+                            waiting[opened].Connect(server.EndPoint!);
                         return condition();
                     },
                     what);

@@ -104,9 +104,9 @@ public sealed class ChatSimulationTests
             WebSocketClient client = new("ws://chat/",
                 new ClientOptions { Engine = engine, EndPoint = new MemoryEndPoint("chat") }, () => member, options);
             clients.Add(client);
-            ValueTask<WebSocketSession> dial = client.ConnectAsync();
+            ValueTask<WebSocketSession> connecting = client.ConnectAsync();
             members.Add(member);
-            _ = dial.AsTask().ContinueWith(static t => t.Exception, TaskScheduler.Default);
+            _ = connecting.AsTask().ContinueWith(static t => t.Exception, TaskScheduler.Default);
         }
 
         engine.RunUntilIdle();

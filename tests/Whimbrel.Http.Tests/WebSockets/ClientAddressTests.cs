@@ -74,7 +74,7 @@ public sealed class ClientAddressTests
         using CancellationTokenSource limit = new(WsSite.Patience);
         await using WebSocketClient client = Make($"wss://inside.example:{here.Port}/x",
             new ClientOptions { EndPoint = here });
-        Task<WebSocketSession> dialling = client.ConnectAsync(limit.Token).AsTask();
+        Task<WebSocketSession> connecting = client.ConnectAsync(limit.Token).AsTask();
         using (Socket socket = await listener.AcceptSocketAsync(limit.Token))
         {
             byte[] first = new byte[4096];
@@ -83,6 +83,6 @@ public sealed class ClientAddressTests
             Assert.Contains("inside.example", Encoding.Latin1.GetString(first, 0, count), StringComparison.Ordinal);
         }
 
-        await Assert.ThrowsAnyAsync<IOException>(() => dialling);
+        await Assert.ThrowsAnyAsync<IOException>(() => connecting);
     }
 }

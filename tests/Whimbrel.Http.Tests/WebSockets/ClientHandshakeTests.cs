@@ -23,14 +23,14 @@ public sealed class ClientHandshakeTests
             Timeouts = new() { Connect = connectTimeout ?? TimeSpan.FromSeconds(15) }
         }, () => session = new WsSession(), options);
         TestPeer peer = network.Accept(client);
-        WebSocketConnect dial = (WebSocketConnect)peer.Session;
+        WebSocketConnect connect = (WebSocketConnect)peer.Session;
         peer.SplitEveryByte = splits;
         string request = peer.ReceiveText();
         Assert.EndsWith("\r\n\r\n", request, StringComparison.Ordinal); // and no frame before the server has agreed
         peer.Send(Encoding.Latin1.GetBytes(answer(request)));
         if (wait is { } time) peer.Advance(time);
-        else if (!dial.IsOver) peer.Finish();
-        return (dial.Failure ?? "", session, peer.Receive());
+        else if (!connect.IsOver) peer.Finish();
+        return (connect.Failure ?? "", session, peer.Receive());
     }
 
     [Theory]

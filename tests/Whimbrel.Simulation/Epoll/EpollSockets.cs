@@ -15,7 +15,7 @@ internal sealed unsafe class EpollSockets(SimKernel kernel) : SimSockets(kernel)
     {
         descriptor.Calls++;
         if (descriptor.ConnectError != 0)
-            throw Kernel.Violation($"descriptor {descriptor.Number} is used, and its dial has failed");
+            throw Kernel.Violation($"descriptor {descriptor.Number} is used, and its connect has failed");
     }
 
     private protected override int RefuseSend(SimDescriptor descriptor, int length)
@@ -59,7 +59,7 @@ internal sealed unsafe class EpollSockets(SimKernel kernel) : SimSockets(kernel)
         SimDescriptor descriptor = Kernel.Get(fd, "ConnectErrorOf");
         descriptor.Calls++;
         if (!descriptor.IsAnsweredAt(Kernel.NowMs))
-            throw Kernel.Violation($"descriptor {fd} is asked for the end of a dial that has no answer yet");
+            throw Kernel.Violation($"descriptor {fd} is asked for the end of a connect that has no answer yet");
         return descriptor.ConnectError;
     }
 

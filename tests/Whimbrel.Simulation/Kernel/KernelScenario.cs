@@ -114,11 +114,11 @@ internal static class KernelScenario
         world.ThrowIfFailed();
         string unfinished = Unfinished(world);
         if (unfinished.Length > 0) world.Fail($"nothing is left to happen, and these wait:\n{unfinished}");
-        foreach (Task dial in world.Connects)
+        foreach (Task connect in world.Connects)
         {
-            if (!dial.IsCompleted) world.Fail("a ConnectAsync never completed");
-            if (dial.IsFaulted && !world.MayFail)
-                world.Fail($"a dial failed: {dial.Exception!.InnerException!.Message}");
+            if (!connect.IsCompleted) world.Fail("a ConnectAsync never completed");
+            if (connect.IsFaulted && !world.MayFail)
+                world.Fail($"a connect failed: {connect.Exception!.InnerException!.Message}");
         }
 
         if (!world.MayFail) JudgeLinks(world);

@@ -135,9 +135,9 @@ internal sealed class KernelWorld
     // ------------------------------------------------------------------ connections
 
     // The connection that was opened from this address.
-    internal KernelLink LinkOf(IPEndPoint dialling)
+    internal KernelLink LinkOf(IPEndPoint connecting)
     {
-        if (_links.TryGetValue(dialling.Port, out KernelLink? link)) return link;
+        if (_links.TryGetValue(connecting.Port, out KernelLink? link)) return link;
         EndPlan client = MakePlan(Dice.Pick(EndStyle.Finish, EndStyle.Close));
         EndPlan server = MakePlan(Dice.Pick(EndStyle.Echo, EndStyle.Echo, EndStyle.Finish, EndStyle.Follow));
         server.Expected = client.ToSend;
@@ -146,7 +146,7 @@ internal sealed class KernelWorld
         // An echo returns the bytes of the other direction.
         link = new KernelLink(new ByteTrack(this, key),
             new ByteTrack(this, server.Style == EndStyle.Echo ? key : _nextKey++), client, server);
-        _links.Add(dialling.Port, link);
+        _links.Add(connecting.Port, link);
         return link;
     }
 
@@ -182,7 +182,7 @@ internal sealed class KernelWorld
     private void ConnectServer()
     {
         if (Kernel.Connect(Server.EndPoint!) is not { } socket) return;
-        Trace.Add("peer-dials", socket.Id, 0);
+        Trace.Add("peer-connects", socket.Id, 0);
         Engine.Peers.Add(new KernelPeer(this, socket, LinkOf((IPEndPoint)socket.LocalEndPoint!), isClient: true));
     }
 

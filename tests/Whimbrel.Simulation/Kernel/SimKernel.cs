@@ -167,11 +167,11 @@ internal sealed partial class SimKernel(Dice dice, KernelFaults faults, int wire
     {
         MemoryListening? listening = _listening.Find(l => l.EndPoint.Equals(target));
         if (listening is null) return null;
-        (MemorySocket dialling, MemorySocket accepted) = MemorySocket.Pair(_nextSocket, wireBytes,
+        (MemorySocket connecting, MemorySocket accepted) = MemorySocket.Pair(_nextSocket, wireBytes,
             local ?? NewLocal(), target);
         _nextSocket += 2;
         listening.Waiting.Enqueue(accepted);
-        return dialling;
+        return connecting;
     }
 
     private IPEndPoint NewLocal() => new(IPAddress.Loopback, _nextPort++);
@@ -179,7 +179,7 @@ internal sealed partial class SimKernel(Dice dice, KernelFaults faults, int wire
     internal int ConnectPeer(ConnectAttempt connector, out bool pending)
     {
         pending = true;
-        bool isLost = Chance(Faults.ConnectError, "dial that fails");
+        bool isLost = Chance(Faults.ConnectError, "connect that fails");
         if (isLost && Dice.Chance(300)) return -Dice.Pick(Errno.ENETUNREACH, Errno.EMFILE, Errno.EADDRNOTAVAIL);
         if (OpenCount >= DescriptorLimit) return -Errno.EMFILE;
         IPEndPoint local = connector.LocalEndPoint as IPEndPoint ?? NewLocal();
@@ -219,7 +219,7 @@ internal sealed partial class SimKernel(Dice dice, KernelFaults faults, int wire
             IsNonBlocking = true
         });
         pending = socket is null || answerAt > NowMs || Dice.Chance(700);
-        Trace.Add("dial", number, pending ? 1 : 0);
+        Trace.Add("connect", number, pending ? 1 : 0);
         return number;
     }
 

@@ -101,10 +101,10 @@ public sealed class TlsWarmUpTests
                 EndPoint = server.EndPoint!,
                 Tls = TestCertificates.ClientOptions
             }, static () => new Quiet());
-            ValueTask<Session> dial = client.ConnectAsync(TestContext.Current.CancellationToken);
-            Assert.False(dial.IsCompleted);
+            ValueTask<Session> connecting = client.ConnectAsync(TestContext.Current.CancellationToken);
+            Assert.False(connecting.IsCompleted);
             warm.SetResult();
-            Session session = await dial;
+            Session session = await connecting;
             Assert.NotNull(session.Tls);
         }
     }
@@ -118,10 +118,10 @@ public sealed class TlsWarmUpTests
         await using Client client =
             new(new ClientOptions { Engine = engine, EndPoint = anywhere, Tls = TestCertificates.ClientOptions },
                 static () => new Quiet());
-        ValueTask<Session> dial = client.ConnectAsync(TestContext.Current.CancellationToken);
+        ValueTask<Session> connecting = client.ConnectAsync(TestContext.Current.CancellationToken);
         await engine.DisposeAsync();
         warm.SetResult();
-        NetworkException e = await Assert.ThrowsAsync<NetworkException>(dial.AsTask);
+        NetworkException e = await Assert.ThrowsAsync<NetworkException>(connecting.AsTask);
         Assert.Contains("the engine stopped", e.Message, StringComparison.Ordinal);
     }
 

@@ -60,16 +60,17 @@ public sealed partial class ServeTlsTests : IDisposable
         await MakeAsync("--san", "localhost,127.0.0.1", "--client", "anna");
         await using var server = await RunningTool.Serve("chat", "--cert", _folder["server.pem"], "--key",
             _folder["server.key"], "--client-ca", _folder["ca.pem"], "--alpn", "chat/2,chat/1");
-        string[] dial = ["connect", "--ca", _folder["ca.pem"], $"tls://localhost:{((IPEndPoint)server.EndPoint).Port}"];
+        string[] connect =
+            ["connect", "--ca", _folder["ca.pem"], $"tls://localhost:{((IPEndPoint)server.EndPoint).Port}"];
         (int code, List<string> output, List<string> errors) = await RunningTool.Run("/quit\n",
-            [.. dial, "--cert", _folder["anna.pem"], "--key", _folder["anna.key"], "--alpn", "chat/1"]);
+            [.. connect, "--cert", _folder["anna.pem"], "--key", _folder["anna.key"], "--alpn", "chat/1"]);
         Assert.Contains("goodbye.", string.Join('\n', output), StringComparison.Ordinal);
         Assert.Equal(0, code);
         Assert.Contains(errors,
             static line => line.Contains(", application protocol chat/1, by ", StringComparison.Ordinal));
 
         // A client without a certificate, and a client without the CA, are rejected.
-        Assert.Equal(1, (await RunningTool.Run("/quit\n", dial)).ExitCode);
+        Assert.Equal(1, (await RunningTool.Run("/quit\n", connect)).ExitCode);
         Assert.Equal(1, (await RunningTool.Run("/quit\n", "connect", $"tls://{server.Address}")).ExitCode);
     }
 

@@ -227,7 +227,7 @@ public class TrustTests
             PinnedKeys = which.Pin is { } pin ? [TlsCertificate.PinOf(TrustMaterial.Get(pin).Certificate)] : [],
             Verify = which.Verdict is { } verdict ? _ => verdict : null,
         };
-        TrustSession session = new(dials: true);
+        TrustSession session = new(connects: true);
         await using Client connector =
             new(new ClientOptions { EndPoint = new IPEndPoint(IPAddress.Loopback, port), Tls = tls }, () => session);
         try
@@ -270,7 +270,7 @@ public class TrustTests
             RevocationLists = which.LooksAtList ? [TrustMaterial.Get("list").Write(folder, "list.pem")] : [],
             Verify = which.Verdict is { } verdict ? _ => verdict : null,
         };
-        TrustSession session = new(dials: false);
+        TrustSession session = new(connects: false);
         await using Server server =
             new(new ServerOptions { EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Tls = tls }, () => session);
         await StartAsync(server);
@@ -301,7 +301,7 @@ public class TrustTests
     [InlineData(TlsProvider.OpenSsl)]
     public async Task Plain_HTTP_on_the_port_is_reported_as_such(TlsProvider provider)
     {
-        TrustSession session = new(dials: false);
+        TrustSession session = new(connects: false);
         TlsOptions tls = new() { Provider = provider, Certificate = TrustMaterial.Get("server").ToTls() };
         await using Server server =
             new(new ServerOptions { EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Tls = tls }, () => session);
@@ -325,7 +325,7 @@ public class TrustTests
         await using Engine engine = new(new EngineOptions { Loops = 1 });
         await using Server server =
             new(new ServerOptions { EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Tls = tls, Engine = engine },
-                static () => new TrustSession(dials: false));
+                static () => new TrustSession(connects: false));
         await StartAsync(server);
         X509ChainPolicy policy =
             new() { TrustMode = X509ChainTrustMode.CustomRootTrust, RevocationMode = X509RevocationMode.NoCheck };
@@ -410,7 +410,7 @@ public class TrustTests
         TlsOptions tls = new() { Provider = provider, Certificate = TrustMaterial.Get("server").ToTls() };
         await using Server server =
             new(new ServerOptions { EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Tls = tls },
-                static () => new TrustSession(dials: false));
+                static () => new TrustSession(connects: false));
         await StartAsync(server);
     }
 
@@ -427,7 +427,7 @@ public class TrustTests
     }
 
     // Sends the line as client, echoes as server, and records the close reason.
-    private sealed class TrustSession(bool dials) : Session
+    private sealed class TrustSession(bool connects) : Session
     {
         private readonly TaskCompletionSource<(string?, CloseReason)> _end =
             new(TaskCreationOptions.RunContinuationsAsynchronously);
@@ -437,14 +437,14 @@ public class TrustTests
 
         protected override void OnConnected()
         {
-            if (dials) Send(Encoding.ASCII.GetBytes(TrustPeer.Line + "\n"));
+            if (connects) Send(Encoding.ASCII.GetBytes(TrustPeer.Line + "\n"));
         }
 
         protected override int OnData(ReadOnlySpan<byte> unread)
         {
             int end = unread.IndexOf((byte)'\n');
             if (end < 0) return 0;
-            if (dials)
+            if (connects)
             {
                 _end.TrySetResult((Encoding.ASCII.GetString(unread[..end]), default));
                 Close();

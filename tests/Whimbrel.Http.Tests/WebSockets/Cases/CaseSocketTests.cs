@@ -91,7 +91,7 @@ public sealed class CaseSocketTests
                     new($"{(isTls ? "wss" : "ws")}://a:{((IPEndPoint)listener.LocalEndpoint).Port}/ws", options,
                         static () => new EchoingSession(), extensions.Length == 0 ? plain : PackedDialogue.Options);
                 clients.Add(client);
-                ValueTask<WebSocketSession> dial = client.ConnectAsync(cancellation);
+                ValueTask<WebSocketSession> connecting = client.ConnectAsync(cancellation);
                 Socket socket = await listener.AcceptSocketAsync(cancellation);
                 socket.NoDelay = true;
                 Stream stream = new NetworkStream(socket, ownsSocket: true);
@@ -104,7 +104,7 @@ public sealed class CaseSocketTests
 
                 string head = await ReadHeadAsync(stream, cancellation);
                 await stream.WriteAsync(Opening.Answer(head, extensions), cancellation);
-                _ = await dial;
+                _ = await connecting;
                 return (stream, head);
             }
             finally
