@@ -747,7 +747,8 @@ public abstract partial class Session : IConnection, ITimerOwner
     /// already in the groups that OnConnected joins. The hold ends earlier if OnConnected calls <see cref="Flush"/>, or
     /// if code waits for queue space or for data to be sent.</param>
     /// <exception cref="InvalidOperationException">Called in a callback of the end (OnDisconnecting, OnDisconnected,
-    /// OnConnectFailed, OnError), or in a posted action that runs after the callback that has handed over.</exception>
+    /// OnConnectFailed, OnError), in a posted action that runs after the callback that has handed over, or twice in one
+    /// callback.</exception>
     protected void HandOver(Session next, bool holdsSends = false)
     {
         ArgumentNullException.ThrowIfNull(next);

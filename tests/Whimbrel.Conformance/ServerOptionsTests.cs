@@ -20,7 +20,7 @@ public sealed class ServerOptionsTests
             EndPoint = s_any,
             Accept = new() { Placement = Placement.LeastLoaded, ChooseLoop = static a => a.Loop }
         } },
-        { "Timeouts.Idle = 00:00:00.0990000, allowed 00:00:00.1000000 to 7.00:00:00",
+        { "Timeouts.Idle = 00:00:00.0990000, allowed 00:00:00.1000000 to 7.00:00:00, or zero, the default",
             new ServerOptions { EndPoint = s_any, Timeouts = new() { Idle = TimeSpan.FromMilliseconds(99) } } },
         { "Timeouts.Idle = 7.00:00:00.0010000",
             new ServerOptions

@@ -264,7 +264,12 @@ internal struct SessionDriver
     // ------------------------------------------------------------------ hand-over and end
 
     /// <summary>Records the session that takes over when the running callback has returned.</summary>
-    internal void HandOver(Session next) => Next = next;
+    internal void HandOver(Session next)
+    {
+        if (Next is not null)
+            Throw.State("This callback has handed its connection over already; one session gets it, not two.");
+        Next = next;
+    }
 
     /// <summary>Returns the session that takes over; the request is then done.</summary>
     internal Session TakeNext()

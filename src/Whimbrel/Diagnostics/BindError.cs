@@ -20,7 +20,7 @@ internal static class BindError
             Errno.EADDRINUSE when inTheWay is not null => $"{inTheWay} is at that path, which is no socket and stays "
                 + $"as it is. Delete it, or choose another path.",
             Errno.EADDRINUSE => $"already in use{HolderOf(endPoint)}. Choose another address "
-                + $"(port 0 takes a free one), or set ReusePort=true if you meant to share it. "
+                + $"(port 0 takes a free one), or set Socket.ReusePort in both processes to share it. "
                 + $"See docs/symptoms/port-taken.md, or: whimbrel explain port-taken.",
             Errno.EACCES => "not permitted: ports below 1024 need a privilege, and a Unix path must be in a folder you "
                 + "may write to.",

@@ -61,10 +61,10 @@ public class ConnectionTimeouts
     internal virtual void Check(OptionErrors errors)
     {
         errors.Range("Timeouts.Drain", Drain, TimeSpan.FromMilliseconds(10), TimeSpan.FromHours(1));
-        if (DrainTotal != TimeSpan.Zero) errors.Range("Timeouts.DrainTotal", DrainTotal, Drain, TimeSpan.FromDays(7));
+        errors.RangeOrZero("Timeouts.DrainTotal", DrainTotal, Drain, TimeSpan.FromDays(7));
         errors.Range("Timeouts.DrainWindow", DrainWindow, TimeSpan.Zero, TimeSpan.FromHours(1));
-        if (Idle != TimeSpan.Zero) errors.Range("Timeouts.Idle", Idle, Least, Most);
-        if (Receive != TimeSpan.Zero) errors.Range("Timeouts.Receive", Receive, Least, Most);
-        if (Send != TimeSpan.Zero) errors.Range("Timeouts.Send", Send, Least, Most);
+        errors.RangeOrZero("Timeouts.Idle", Idle, Least, Most);
+        errors.RangeOrZero("Timeouts.Receive", Receive, Least, Most);
+        errors.RangeOrZero("Timeouts.Send", Send, Least, Most);
     }
 }

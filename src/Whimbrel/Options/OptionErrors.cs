@@ -15,6 +15,13 @@ internal sealed class OptionErrors(string what)
         if (value < least || value > most) _mistakes.Add($"{name} = {value}, allowed {least} to {most}");
     }
 
+    /// <summary>A range for an option whose default is zero, outside of the range.</summary>
+    internal void RangeOrZero(string name, TimeSpan value, TimeSpan least, TimeSpan most)
+    {
+        if (value != TimeSpan.Zero && (value < least || value > most))
+            _mistakes.Add($"{name} = {value}, allowed {least} to {most}, or zero, the default");
+    }
+
     /// <remarks>Not generic, because every start would compile it for each kind of option.</remarks>
     internal void Defined(string name, Enum value)
     {

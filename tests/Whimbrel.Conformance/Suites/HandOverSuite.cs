@@ -174,6 +174,23 @@ public abstract class HandOverSuite(Transport transport) : TrafficSuite(transpor
     });
 
     [Fact, Contract(15)]
+    public void A_second_hand_over_of_one_callback_throws_and_the_first_session_gets_the_connection() => Run(rig =>
+    {
+        RecordingSession next = new(rig) { IsSuccessor = true };
+        RecordingServer server = rig.Serve(s => s.AtReceived = (self, _) =>
+        {
+            self.CallHandOver(next);
+            Assert.Throws<InvalidOperationException>(() => self.CallHandOver(new RecordingSession(rig)));
+        });
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
+        peer.Write("x");
+        next.Until("connected");
+        peer.Write("hello");
+        next.UntilReceived(5);
+        Assert.Equal("connecting, connected, received 1, disconnected HandedOver", server.Session().Life);
+    });
+
+    [Fact, Contract(15)]
     public void A_hand_over_to_itself_to_null_or_to_a_connected_session_throws() => Run(rig =>
     {
         RecordingServer server = rig.Serve();
