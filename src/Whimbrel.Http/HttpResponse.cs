@@ -256,7 +256,7 @@ public readonly partial struct HttpResponse
     /// <param name="cancellationToken">Cancels the wait.</param>
     /// <exception cref="IOException">The connection has ended.</exception>
     /// <exception cref="InvalidOperationException">The response is complete, an earlier write was not awaited, or the
-    /// exchange has ended.</exception>
+    /// exchange has ended; or the head was sent before, without a Content-Type.</exception>
     public ValueTask SendEventAsync(string data, string? type = null, string? id = null,
         CancellationToken cancellationToken = default)
     {

@@ -110,9 +110,15 @@ internal sealed partial class ServerAnswer
             {
                 if (!_hasContentType) Add("Content-Type", "text/event-stream");
                 Add("Cache-Control", "no-cache");
-                IsEventStream = true;
+            }
+            else if (_progress == Progress.Writing && !_hasContentType)
+            {
+                throw new InvalidOperationException("The head was sent without Content-Type: text/event-stream, so no "
+                    + "EventSource would read the event. Send an event first, which sends that head; or call "
+                    + "response.Add(\"Content-Type\", \"text/event-stream\") before the flush.");
             }
 
+            IsEventStream = true;
             StringBuilder text = new();
             if (type is not null) text.Append(CultureInfo.InvariantCulture, $"event: {type}\n");
             if (id is not null) text.Append(CultureInfo.InvariantCulture, $"id: {id}\n");

@@ -459,6 +459,28 @@ public sealed partial class HandlerTests
         Assert.Equal("0\r\n\r\n", peer.ReceiveText());
     }
 
+    [Theory]
+    [InlineData(false)]
+    [InlineData(true)]
+    public void An_event_after_a_head_without_its_content_type_throws(bool hasType)
+    {
+        using Web web = new();
+        Exception? thrown = null;
+        web.Server.Get("/events", async (_, response, stop) =>
+        {
+            if (hasType) response.Add("Content-Type", "text/event-stream");
+            await response.FlushAsync(stop);
+            thrown = await Record.ExceptionAsync(async () => await response.SendEventAsync("one", null, null, stop));
+        });
+        TestPeer peer = web.Connect();
+        peer.Send(Web.Get("/events"));
+        string text = peer.ReceiveText();
+        Assert.Equal(hasType, text.Contains("data: one", StringComparison.Ordinal));
+        if (hasType) Assert.Null(thrown);
+        else Assert.Contains("before the flush", Assert.IsType<InvalidOperationException>(thrown).Message,
+            StringComparison.Ordinal);
+    }
+
     [Fact]
     public void JSON_is_written_by_the_type_info_of_the_compiler()
     {
