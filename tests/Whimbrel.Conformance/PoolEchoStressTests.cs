@@ -47,7 +47,8 @@ public sealed class PoolEchoStressTests
         int seconds = AskedSeconds ?? 60;
         using OneCpu cpu = new();
         using Heartbeat heartbeat = new();
-        await using Engine engine = new(new EngineOptions { Kind = kind, Loops = 1 });
+        await using Engine engine = new(
+            new EngineOptions { Kind = kind, Loops = 1, StopTimeout = TimeSpan.FromMinutes(5) });
         Server server = new(
             new ServerOptions
             {
