@@ -10,7 +10,8 @@ public sealed class StandardErrorTests
     {
         TextWriter old = Console.Error;
         StringWriter text = new();
-        Console.SetError(TextWriter.Synchronized(text));
+        TextWriter writer = TextWriter.Synchronized(text); // its methods hold its lock
+        Console.SetError(writer);
         try
         {
             for (int minute = 0; minute < 2; minute++)
@@ -35,8 +36,14 @@ public sealed class StandardErrorTests
             BeginMinute();
         }
 
-        string[] Lines(string mark) => [.. text.ToString().Split(Environment.NewLine)
-            .Where(l => l.StartsWith(mark, StringComparison.Ordinal))];
+        string[] Lines(string mark)
+        {
+            lock (writer)
+            {
+                return [.. text.ToString().Split(Environment.NewLine)
+                    .Where(l => l.StartsWith(mark, StringComparison.Ordinal))];
+            }
+        }
     }
 
     private static void BeginMinute() => typeof(StandardError)

@@ -283,8 +283,8 @@ public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
         Task<Session>[] attempts = [.. clients.Select(static c => c.ConnectAsync().AsTask())];
         rig.Settle();
         Assert.Equal(1, rig.Engine.Resolver.Count);
-        Assert.Equal(1_000,
-            Time(rig, () => rig.Until(() => attempts.All(static a => a.IsCompletedSuccessfully), "all to be connected")));
+        Assert.Equal(1_000, Time(rig, () => rig.Until(
+            () => attempts.All(static a => a.IsCompletedSuccessfully), "all to be connected")));
         Assert.Equal(0, rig.Engine.Resolver.Count);
     });
 
