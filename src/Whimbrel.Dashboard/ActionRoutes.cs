@@ -43,13 +43,13 @@ internal sealed class ActionRoutes(DashboardOptions options, DashboardAccess acc
             return;
         }
 
-        string who = DashboardAccess.PeerOf(request), address = AddressOf(server);
+        string client = DashboardAccess.PeerOf(request), address = AddressOf(server);
         Report(server, request, $"began to drain the server at {address} with {server.SessionCount} sessions");
         response.Empty(202);
-        _ = DrainAsync(server, who, address);
+        _ = DrainAsync(server, client, address);
     }
 
-    private static async Task DrainAsync(Server server, string who, string address)
+    private static async Task DrainAsync(Server server, string client, string address)
     {
         string result;
         try
@@ -63,7 +63,7 @@ internal sealed class ActionRoutes(DashboardOptions options, DashboardAccess acc
         }
 
         server.Report(new DiagnosticEvent(DiagnosticEventKind.Dashboard,
-            $"Dashboard: the server at {address}, which {who} began to drain, has stopped: {result}.",
+            $"Dashboard: the server at {address}, which {client} began to drain, has stopped: {result}.",
             DashboardSite.SymptomPage));
     }
 

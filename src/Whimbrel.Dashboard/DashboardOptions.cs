@@ -43,7 +43,7 @@ public sealed class DashboardOptions
     /// <summary>Engines to show besides the engine of the server that has the dashboard. Default none.</summary>
     public IReadOnlyList<Engine> Engines { get; init; } = [];
 
-    /// <summary>Nodes of clusters in this process, whose groups are shown with the members of all nodes.</summary>
+    /// <summary>Nodes of clusters in this process. Their groups are shown with the members of all nodes.</summary>
     public IReadOnlyList<Cluster> Clusters { get; init; } = [];
 
     /// <summary>

@@ -58,7 +58,7 @@ internal sealed record View
     /// <summary>Text that a name, a type or an address contains; empty for all.</summary>
     internal string Filter { get; init; } = "";
 
-    /// <summary>Group whose members are shown; null for all connections.</summary>
+    /// <summary>Only members of this group are shown; null for all connections.</summary>
     internal string? Group { get; init; }
 
     /// <summary>Number of a server (<see cref="Whimbrel.Server.Host.Id"/>), or 0 for all.</summary>

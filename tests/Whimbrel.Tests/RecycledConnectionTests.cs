@@ -45,7 +45,7 @@ public sealed class RecycledConnectionTests
         ["_word"] = "the state word of other threads: each pending item removes itself when it is processed",
         ["_operationCount"] = "each operation takes itself out, also in the time of a later tenant",
         ["State"] = "closed: the one step that is left makes it free",
-        ["_isReceiving"] = "the engine was told to stop",
+        ["_isReceiving"] = "the engine was stopped",
     };
 
     private static readonly Type[] s_parts = [typeof(Life), typeof(SessionDriver),

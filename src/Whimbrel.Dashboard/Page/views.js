@@ -207,7 +207,7 @@ const views = {
           if (can("reload") && s.tls) box.append(make("button", { type: "button", text: "Reload certificate", onclick: () =>
             act("reload", s.id, `Load the certificate files of ${s.addresses[0]} again?`) }), " ");
           if (can("drain")) box.append(make("button", { type: "button", className: "risky", text: "Drain", onclick: () =>
-            act("drain", s.id, `Stop ${s.addresses[0]}? It stops accepting, drains its sessions and ends. The process goes on.`) }));
+            act("drain", s.id, `Stop ${s.addresses[0]}? It stops accepting, drains its sessions and ends. The process continues.`) }));
           return box;
         }],
       ], { label: "Servers" });

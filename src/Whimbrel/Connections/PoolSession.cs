@@ -66,7 +66,7 @@ internal sealed class PoolSession : IReceiveBuffer, IStrandBlockHome
         Loop.PoolSessionStarted(this);
     }
 
-    /// <summary>Session whose callback runs on this thread, or null.</summary>
+    /// <summary>The session on the pool that runs a callback on this thread, or null.</summary>
     internal static PoolSession? Current => t_current;
 
     internal Strand Strand { get; }
@@ -147,7 +147,7 @@ internal sealed class PoolSession : IReceiveBuffer, IStrandBlockHome
     internal bool Serves(Connection connection, uint generation) =>
         ReferenceEquals(_connection, connection) && _generation == generation;
 
-    /// <summary>Session whose callback runs on this thread, if it is the one of this use of the connection.</summary>
+    /// <summary>The same session, or null if it does not serve this use of the connection.</summary>
     internal static PoolSession? CurrentOf(Connection connection, uint generation) =>
         t_current is { Strand.IsOnLoop: false } pool && pool.Serves(connection, generation) ? pool : null;
 

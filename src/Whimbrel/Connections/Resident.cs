@@ -13,7 +13,7 @@ internal abstract class Resident
 {
     private SocketShare _share;
     private SendInbox? _inbox; // created by the first send of another thread, and kept
-    private uint _inboxGeneration = 1; // whose bytes the inbox accepts; 0 for none
+    private uint _inboxGeneration = 1; // the inbox accepts bytes of this generation; 0: of none
 
     protected Resident(Loop loop) => Loop = loop;
 

@@ -146,10 +146,9 @@ public sealed class EngineOptions
         errors.Defined(nameof(Kind), Kind);
         errors.Range(nameof(Loops), Loops, 0, 256);
         errors.Range(nameof(BlockedLoopMs), BlockedLoopMs, 1, 60_000);
-        if (DescriptorMargin != 0)
-            errors.Range(nameof(DescriptorMargin), DescriptorMargin, Linux.DescriptorMargin.Least, 1_000_000);
+        errors.RangeOrZero(nameof(DescriptorMargin), DescriptorMargin, Linux.DescriptorMargin.Least, 1_000_000);
         errors.Range(nameof(StopTimeout), StopTimeout, TimeSpan.Zero, TimeSpan.FromHours(1));
-        if (MailboxLimitBytes != 0) errors.Range(nameof(MailboxLimitBytes), MailboxLimitBytes, 4096, 1L << 40);
+        errors.RangeOrZero(nameof(MailboxLimitBytes), MailboxLimitBytes, 4096, 1L << 40);
         errors.Range(nameof(AdoptedLoops), AdoptedLoops, 0, Math.Clamp(LoopCount, 0, 256));
         errors.Defined(nameof(Priority), Priority);
         errors.Defined(nameof(Idle), Idle);

@@ -187,8 +187,9 @@ internal sealed class SendInbox(Resident owner)
     }
 
     /// <summary>
-    /// The same after the mailbox has removed it from its list. With its last entry it is not listed any more, so the
-    /// lock is not taken once more for that. Returns true if entries are left, and it must be listed again.
+    /// Runs the entries up to a stamp, after the mailbox has removed the inbox from its list. With the last entry the
+    /// inbox counts as not listed, so the lock is not taken once more for that. Returns true if entries are left, and
+    /// the inbox must be listed again.
     /// </summary>
     internal bool MoveListed(long limit, long most, ref long bytes)
     {

@@ -15,7 +15,14 @@ internal sealed class OptionErrors(string what)
         if (value < least || value > most) _mistakes.Add($"{name} = {value}, allowed {least} to {most}");
     }
 
-    /// <summary>A range for an option whose default is zero, outside of the range.</summary>
+    /// <summary>A range of an option that may also be zero, its default.</summary>
+    internal void RangeOrZero(string name, long value, long least, long most)
+    {
+        if (value != 0 && (value < least || value > most))
+            _mistakes.Add($"{name} = {value}, allowed {least} to {most}, or zero, the default");
+    }
+
+    /// <summary>A range of an option that may also be zero, its default.</summary>
     internal void RangeOrZero(string name, TimeSpan value, TimeSpan least, TimeSpan most)
     {
         if (value != TimeSpan.Zero && (value < least || value > most))

@@ -165,7 +165,7 @@ public sealed class TlsOptions
 
     /// <summary>
     /// For servers: ticket keys that several servers share. They need the same certificate. Not used with
-    /// <see cref="ClientCertificates"/>, whose sessions stay in the memory of one server. Default null: each server has
+    /// <see cref="ClientCertificates"/>: their sessions stay in the memory of one server. Default null: each server has
     /// keys of its own, replaced after <see cref="TicketKeyLifetime"/>. OpenSsl only.
     /// </summary>
     public TlsTicketKeys? TicketKeys { get; init; }

@@ -220,7 +220,7 @@ public sealed class LinkAgainTests
         Assert.Equal(isAccepted ? 0 : 3, log.Count("session: error NoBufferSpaceAvailable"));
     }
 
-    [Fact] // a start that failed leaves nothing behind
+    [Fact] // after a start that failed, nothing is left
     public void A_server_starts_after_each_start_that_failed()
     {
         using RecordingServer holder = new(new Log());
