@@ -54,4 +54,26 @@ public sealed class FixedLimitTests : VirtualNodes
         Bus.ForgetHistory();
         Assert.NotNull(Bus.Read("one more", limits, 0, 1, 0));
     }
+
+    [Theory]
+    [InlineData(65_536)]
+    [InlineData(65_538)]
+    public void Of_the_groups_published_to_65_536_are_kept_while_the_broker_is_away(int count)
+    {
+        TestNode one = Node("one", static o => new ClusterOptions
+        {
+            Application = o.Application,
+            NodeId = o.NodeId,
+            MarkInterval = TimeSpan.FromMinutes(1)
+        });
+        Pass(2);
+        Engine.Run(Engine.GetLoop(0).PostAsync(() =>
+        {
+            for (int i = 0; i < count; i++) Say(one, "x", $"g{i}");
+        }));
+        Pass(2);
+        one.Link.Link.IsCut = true;
+        Pass(800);
+        Assert.Equal(65_536, one.Cluster.Groups.Count());
+    }
 }

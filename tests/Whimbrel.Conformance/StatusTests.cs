@@ -144,6 +144,39 @@ public sealed class StatusTests : IAsyncLifetime
         Assert.InRange(server.GetProperty("bytesPending").GetInt64(), 1, 32 << 20);
     }
 
+    [Fact]
+    public async Task The_ten_slowest_sessions_are_named_and_all_bytes_counted()
+    {
+        List<Socket> slow = [];
+        for (int i = 0; i < 11; i++) slow.Add(await ConnectAsync(_server));
+        await UntilAsync(Path, static s => s.GetProperty("servers")[0].GetProperty("sessions").GetInt32() == 11);
+        _server.Broadcast(new byte[32 << 20]);
+        JsonElement server = (await UntilAsync(Path, static s => s.GetProperty("servers")[0].GetProperty("slowest")
+            .GetArrayLength() == 10)).GetProperty("servers")[0];
+        long named = server.GetProperty("slowest").EnumerateArray()
+            .Sum(static s => s.GetProperty("bytesPending").GetInt64());
+        Assert.InRange(server.GetProperty("bytesPending").GetInt64(), named + 1, 11L * (32 << 20));
+        slow.ForEach(static s => s.Dispose());
+    }
+
+    [Theory]
+    [InlineData(31, 32, 0)] // and the server of this class
+    [InlineData(32, 32, 1)]
+    public async Task Up_to_32_servers_are_listed_and_the_others_counted(int more, int listed, int leftOut)
+    {
+        List<Server> servers = [];
+        for (int i = 0; i < more; i++)
+        {
+            servers.Add(MakeServer(null));
+            await servers[^1].StartAsync(End);
+        }
+
+        JsonElement status = await ReadAsync(Path);
+        Assert.Equal((listed, leftOut), (status.GetProperty("servers").GetArrayLength(),
+            status.GetProperty("serversLeftOut").GetInt32()));
+        foreach (Server server in servers) await server.DisposeAsync();
+    }
+
     [Theory]
     [InlineData("x", "?")]
     [InlineData("l", null)]

@@ -55,4 +55,27 @@ public class BroadcastRoomTests
 
         Assert.Equal(!waitsOn, rounds > 0);
     }
+
+    [Fact]
+    public async Task A_wait_that_space_has_ended_leaves_no_time_limit()
+    {
+        MemoryEngine engine = new(1, faults: MemoryFaults.None);
+        Server server = new(new ServerOptions { Engine = engine, EndPoint = s_here }, static () => new Recorder());
+        engine.Run(server.StartAsync());
+        engine.Connect(s_here);
+        engine.RunUntilIdle();
+        byte[] message = new byte[16 * 1024];
+        while (server.Sessions.Broadcast(message) == SendResult.Queued)
+        {
+        }
+
+        int before = engine.GetLoop(0).ReadCounters().Timers;
+        Task<BroadcastResult> timed = server.Sessions.BroadcastAsync(message, TimeSpan.FromHours(1)).AsTask();
+        engine.RunUntil(() => timed.IsCompleted);
+        Assert.Equal(SendResult.Queued, (await timed).Result);
+        engine.RunFor(TimeSpan.FromSeconds(1)); // the group is congested for a tenth of a second at most
+        Assert.Equal(before, engine.GetLoop(0).ReadCounters().Timers);
+        engine.Run(server.StopAsync(TimeSpan.Zero));
+        engine.Run(engine.DisposeAsync());
+    }
 }

@@ -19,6 +19,7 @@ public sealed class KeptForReuseTests
         { "segments of 4 KiB", 4096 },
         { "segments of 64 KiB", 256 },
         { "marks of SentAsync", 256 },
+        { "blocks of writers of 32 KiB", 256 },
     };
 
     [Theory]
@@ -52,6 +53,8 @@ public sealed class KeptForReuseTests
             "entries of inboxes of 32 KiB" => (items.TakeLarge, putItem),
             "segments of 4 KiB" => (() => segments.Take(items, PipeSegments.Short, 0), putSegment),
             "segments of 64 KiB" => (() => segments.Take(items, PipeSegments.Long, 0), putSegment),
+            "blocks of writers of 32 KiB" => (static () => WriterBlocks.Take(32 * 1024),
+                static block => WriterBlocks.Return((WriterBlock)block)),
             _ => (() => marks.Take(s_loop), mark => marks.Return(s_loop, (SentMark)mark)),
         };
     }

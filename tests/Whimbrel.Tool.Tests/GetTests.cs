@@ -4,6 +4,7 @@ using System.Net.Sockets;
 using System.Security.Cryptography;
 using System.Text;
 using System.Text.Json;
+using Whimbrel.Http;
 
 namespace Whimbrel.Tool.Tests;
 
@@ -122,6 +123,26 @@ public sealed class GetTests : IDisposable
         Assert.Contains("\"redirects\":1,", (await GetAsync(null, "--json", url)).Out, StringComparison.Ordinal);
         Assert.StartsWith("HTTP/1.1 301 ", (await GetAsync(null, "--redirects", "0", "--head", url)).Out,
             StringComparison.Ordinal);
+    }
+
+    [Theory]
+    [InlineData(1024 * 1024, true)]
+    [InlineData((1024 * 1024) + 1, false)]
+    public async Task A_body_of_up_to_1_MiB_is_sent_again_where_a_redirect_leads(int length, bool isSentAgain)
+    {
+        await using HttpServer site =
+            new("http://127.0.0.1:0", new HttpOptions { BufferedBodyLimitBytes = 2 * length });
+        site.Post("/from", static (_, response) =>
+        {
+            response.Status = 307;
+            response.Add("Location", "/to");
+            response.Text("elsewhere");
+        });
+        site.Post("/to", static (request, response) => response.Text($"{request.BodyBytes.Length}"));
+        await site.StartAsync(TestContext.Current.CancellationToken);
+        await File.WriteAllBytesAsync(_folder["sent"], Random(length), TestContext.Current.CancellationToken);
+        (_, string output, _) = await GetAsync(null, "--post", _folder["sent"], $"http://{site.EndPoint}/from");
+        Assert.Equal(isSentAgain ? $"{length}" : "elsewhere", output);
     }
 
     [Fact]

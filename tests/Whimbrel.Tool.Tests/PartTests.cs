@@ -55,6 +55,21 @@ public sealed class PartTests
         Assert.Equal(TopView.Screen(null, again, 200, 100), TopView.Screen(first, again, 200, 100));
     }
 
+    [Fact]
+    public void A_file_that_may_not_be_replaced_leaves_nothing_beside_it()
+    {
+        using TemporaryFolder folder = new();
+        CertificateFolder files = new(folder.Path);
+        using CertificateAuthority authority = CertificateAuthority.Create("a", 0, DateTimeOffset.UtcNow,
+            TimeSpan.FromDays(1));
+        for (int time = 0; time < 2; time++)
+        {
+            files.WriteAuthority(authority, null, replace: true);
+            Assert.Throws<IOException>(() => files.WriteAuthority(authority, null, replace: false));
+            Assert.Equal(["ca.key", "ca.pem"], Directory.GetFiles(folder.Path).Select(Path.GetFileName).Order());
+        }
+    }
+
     private static TopSnapshot Snapshot(int pid, long timeMs, int accepted) => new()
     {
         Whimbrel = 1,

@@ -109,6 +109,16 @@ public sealed class TopTests : IDisposable
     }
 
     [Fact]
+    public async Task A_status_that_takes_several_reads_is_read_whole()
+    {
+        string says = $"{{\"whimbrel\":1,{new string(' ', 40_000)}\"pid\":77,\"engine\":{{\"kind\":\"epoll\"}},"
+            + "\"loops\":[],\"servers\":[]}\n";
+        using var answers = new Answers(_folder["long"], says);
+        var (line, snapshot) = await TopSource.ReadAsync(answers.Path, TestContext.Current.CancellationToken);
+        Assert.Equal((says.Length - 1, 77), (line.Length, snapshot.Pid));
+    }
+
+    [Fact]
     public async Task A_silent_process_is_not_waited_for_forever()
     {
         using var answers = new Answers(_folder["silent"], null);

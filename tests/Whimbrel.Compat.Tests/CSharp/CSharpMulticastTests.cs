@@ -48,6 +48,26 @@ public sealed class CSharpMulticastTests
         foreach (Socket peer in room.Peers) Assert.Equal(Expected(10 * Messages), Text(peer, 100 * Messages));
     }
 
+    [Theory]
+    [InlineData(12 * 1024, 0)] // 32 KiB with the one before it
+    [InlineData((12 * 1024) + 1, 1)]
+    public void A_batch_has_up_to_32_KiB(int length, int sent)
+    {
+        using Room room = new(sessions: 2, threads: 1);
+        string one = new('a', 20 * 1024), two = new('b', length);
+        using (room.Stop(0))
+        {
+            Assert.True(room.Server.Multicast("first. ")); // it is sent at once
+            long before = room.Sends;
+            Assert.True(room.Server.Multicast(one));
+            Assert.True(room.Server.Multicast(two));
+            Assert.Equal(before + sent, room.Sends);
+        }
+
+        string all = $"first. {one}{two}";
+        foreach (Socket peer in room.Peers) Assert.Equal(all, Text(peer, all.Length));
+    }
+
     [Fact]
     public void A_limit_in_OnSending_holds_to_the_byte_for_messages_that_are_collected()
     {

@@ -1,3 +1,4 @@
+using System.Globalization;
 using System.Net;
 using System.Net.Sockets;
 
@@ -457,6 +458,36 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
         Assert.Equal(foreign, handler.Failed[1].Peer);
         Assert.All(handler.Failed, static f => Assert.NotEqual(0, f.Error.Code));
         Assert.Equal((3, 2), (socket.ReadCounters().DatagramsSent, socket.ReadCounters().Failed));
+        Close(rig, socket, handler);
+    });
+
+    [Fact]
+    public void A_full_Unix_receiver_is_tried_for_a_tenth_of_a_second_and_skipped_until_it_takes_one() => Run(rig =>
+    {
+        const int Many = 1000;
+        Assert.SkipUnless(rig.IsUnix && !rig.IsVirtual, "Only a Unix receiver makes its sender wait.");
+        Assert.SkipWhen(rig.Engine.Kind == EngineKind.Portable, "There the system waits for the receiver.");
+        string most = File.ReadAllText("/proc/sys/net/unix/max_dgram_qlen");
+        Assert.SkipWhen(int.Parse(most, CultureInfo.InvariantCulture) > 100,
+            "Here the send buffer is full before the queue of a receiver is.");
+        DatagramSocket socket = Open(rig, out RecordingHandler handler);
+        using RawDatagrams full = new(rig), other = new(rig);
+        long began = 0;
+        rig.OnLoop(handler.Loop, () =>
+        {
+            began = Environment.TickCount64;
+            for (int i = 0; i < Many; i++) handler.Send(BitConverter.GetBytes(i), full.Peer);
+            handler.Send(Bytes("other"), other.Peer);
+        });
+        rig.Until(() => handler.Failed.Count > 0, "the first failure");
+        Assert.InRange(Environment.TickCount64 - began, 90, long.MaxValue); // a hundred tries, a millisecond apart
+        Assert.Equal("other", Text(other.Receive())); // a tenth of a second for each of the others would take minutes
+        int sent = (int)socket.ReadCounters().DatagramsSent - 1;
+        Assert.Equal((Many - sent, Many - sent), (handler.Failed.Count, socket.ReadCounters().Failed));
+        Assert.All(handler.Failed, f => Assert.Equal(full.Peer, f.Peer));
+        for (int i = 0; i < sent; i++) Assert.Equal(i, NumberIn(full.Receive()));
+        rig.OnLoop(handler.Loop, () => handler.Send(Bytes("again"), full.Peer));
+        Assert.Equal("again", Text(full.Receive()));
         Close(rig, socket, handler);
     });
 

@@ -613,6 +613,20 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
+    public void A_peer_has_a_second_to_read_the_alert() => Run(rig =>
+    {
+        Assert.SkipUnless(rig.IsVirtual, "Real time passes by itself, and not exactly.");
+        RecordingServer server = Serve(rig);
+        Peer peer = rig.ConnectPeer(server.EndPoint!);
+        peer.Write([0x80, 0x2e, 1, 0, 2, 0, 0x15]);
+        rig.Pass(TimeSpan.FromMilliseconds(990));
+        Assert.False(server.Session().IsOver);
+        rig.Pass(TimeSpan.FromMilliseconds(20));
+        Assert.True(server.Session().IsOver);
+        peer.Close();
+    });
+
+    [Fact]
     public void A_client_of_another_version_protocol_or_name_gets_a_clear_message() => Run(rig =>
     {
         TlsOptions tls = new()

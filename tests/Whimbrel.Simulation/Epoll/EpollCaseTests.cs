@@ -32,6 +32,25 @@ public sealed class EpollCaseTests
     }
 
     [Fact]
+    public void Up_to_64_connections_are_accepted_in_a_turn()
+    {
+        using KernelCase world = NewCase();
+        for (int i = 0; i < 200; i++) world.Connect();
+        long turn = -1;
+        List<int> ofTurns = [];
+        int before = 0;
+        world.RunUntil(() =>
+        {
+            if (world.Loop.Counters.Turns != turn) ofTurns.Add(0);
+            turn = world.Loop.Counters.Turns;
+            ofTurns[^1] += world.Sessions.Count - before;
+            before = world.Sessions.Count;
+            return before == 200;
+        });
+        Assert.Equal(64, ofTurns.Max());
+    }
+
+    [Fact]
     public void A_session_paused_during_a_rest_for_lack_of_memory_receives_after_the_resume_and_not_before()
     {
         using KernelCase world = NewCase();

@@ -73,7 +73,8 @@ internal static partial class Documents
         }
     }
 
-    /// The rows of tests/limits.txt: each row of docs/limits.md, with the tests that show it at its number and past it.
+    /// The rows of tests/limits.txt: each row of docs/limits.md, with the tests that show it at its number and past it,
+    /// or "none: " and the reason.
     public static IEnumerable<Finding> Limits(string path, string text, string page, IReadOnlySet<string> tests,
         int most)
     {
@@ -95,9 +96,13 @@ internal static partial class Documents
             if (!limits.Remove(parts[0]))
                 yield return new Finding(path, index + 1,
                     $"docs/limits.md has no row \"{parts[0]}\", or it is here twice");
-            if (parts.Length < 2 && ++unshown > most)
+            const string None = "none: ";
+            bool isShown = parts.Length == 2 && !parts[1].StartsWith(None, StringComparison.Ordinal);
+            if (!isShown && ++unshown > most)
                 yield return new Finding(path, index + 1, $"more than {most} limits without a test: write one");
-            foreach (string test in parts.Length < 2 ? [] : parts[1].Split(' '))
+            if (!isShown && (parts.Length < 2 || parts[1].Length < None.Length + 20))
+                yield return new Finding(path, index + 1, "has neither a test nor a reason");
+            foreach (string test in isShown ? parts[1].Split(' ') : [])
             {
                 if (!tests.Contains(test))
                     yield return new Finding(path, index + 1, $"names {test}, and there is no such test");
