@@ -8,6 +8,10 @@ namespace Whimbrel.Compat.Links;
 /// A batch is sent when the first of these loops has processed its mailbox, before anything else is sent to one of the
 /// sessions or ends it, and at <see cref="MostBytes"/>. Any thread may use it; no user code runs under the lock.
 /// </summary>
+/// <remarks>
+/// A loop does not send a batch itself but asks the thread pool. What a loop sends passes messages of other threads that
+/// follow a pending join of a group, such as the answer to a WebSocket handshake, and a batch may be newer than these.
+/// </remarks>
 internal sealed class MulticastBatch
 {
     /// <summary>Size at which a batch is sent, and above which a message is not collected.</summary>
@@ -208,7 +212,7 @@ internal sealed class MulticastBatch
         return true;
     }
 
-    // Each loop runs this after the data sent to it, and sends what was collected meanwhile.
+    // Each loop runs this after the data sent to it, and then what was collected meanwhile is sent.
     private void Ask()
     {
         foreach (Pull pull in _pullsOf)
@@ -219,7 +223,7 @@ internal sealed class MulticastBatch
 
     // ------------------------------------------------------------------
 
-    /// <summary>Called when a loop has processed what was sent to it.</summary>
+    /// <summary>Called on the thread pool when a loop has processed what was sent to it.</summary>
     private void Pulled(Pull pull)
     {
         lock (_gate)
@@ -237,12 +241,14 @@ internal sealed class MulticastBatch
         if (late is not null) Wait.For(late, Timeout.Infinite);
     }
 
-    private sealed class Pull(MulticastBatch batch, Loop loop)
+    private sealed class Pull(MulticastBatch batch, Loop loop) : IThreadPoolWorkItem
     {
         internal Loop Loop => loop;
 
         internal bool IsUnderWay { get; set; }
 
-        internal void Arrived() => batch.Pulled(this);
+        internal void Arrived() => ThreadPool.UnsafeQueueUserWorkItem(this, preferLocal: false);
+
+        void IThreadPoolWorkItem.Execute() => batch.Pulled(this);
     }
 }

@@ -345,6 +345,56 @@ public sealed class MulticastTests
         foreach (Socket peer in peers) peer.Dispose();
     }
 
+    // "1" is sent at once, "3" and "4" are collected until the loop has processed it.
+    [Theory]
+    [InlineData(Scheduling.ThreadPool, 1)]
+    [InlineData(Scheduling.Inline, 1)]
+    [InlineData(Scheduling.ThreadPool, 100_000)]
+    [InlineData(Scheduling.Inline, 100_000)]
+    public async Task A_collected_message_does_not_pass_what_was_sent_before_it(Scheduling callbacks, int length)
+    {
+        await using Engine engine = new(new EngineOptions { Loops = 1, BlockedLoopMs = 60_000 });
+        await engine.StartAsync();
+        using ManualResetEventSlim goOn = new();
+        using Setting chosen = new(callbacks);
+        CompatOptions.Engine = engine;
+        try
+        {
+            (RecordingServer server, List<Own> sessions, List<Socket> peers) = Start(new Log(),
+                static (s, b) => s.Plain(b), static (s, b) => s.Plain(b));
+            try
+            {
+                using ManualResetEventSlim stands = new();
+                engine.GetLoop(0).Post(() =>
+                {
+                    stands.Set();
+                    goOn.Wait(TimeSpan.FromSeconds(20));
+                });
+                stands.Wait(TestContext.Current.CancellationToken);
+                string second = new('2', length);
+                Assert.True(server.Multicast("1"));
+                Assert.True(sessions[0].Plain(Encoding.ASCII.GetBytes(second)));
+                Assert.True(server.Multicast("3"));
+                Assert.True(server.Multicast(second)); // too long to be collected
+                Assert.True(server.Multicast("4"));
+                goOn.Set();
+                Assert.Equal($"1{second}3{second}4", Text(peers[0], 3 + 2 * length));
+                Assert.Equal($"13{second}4", Text(peers[1], 3 + length));
+            }
+            finally
+            {
+                goOn.Set();
+                server.Dispose();
+            }
+
+            foreach (Socket peer in peers) peer.Dispose();
+        }
+        finally
+        {
+            CompatOptions.Engine = null;
+        }
+    }
+
     // SendAsync has returned true by then.
     [Fact]
     public async Task A_multicast_waits_for_a_full_loop_and_reaches_all()

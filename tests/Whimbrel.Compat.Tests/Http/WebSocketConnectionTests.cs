@@ -118,6 +118,65 @@ public sealed class WebSocketConnectionTests
         }
     }
 
+    // The loop stands from the first multicast on, so the second is collected. When the loop continues, it has
+    // processed neither the join of the new session nor the answer to its handshake.
+    [Fact]
+    public async Task A_collected_multicast_follows_the_answer_to_the_handshake()
+    {
+        await using Engine engine = new(new EngineOptions { Loops = 1, BlockedLoopMs = 60_000 });
+        await engine.StartAsync();
+        using Setting setting = new(Scheduling.ThreadPool);
+        CompatOptions.Engine = engine;
+        try
+        {
+            using Echoing server = new();
+            Assert.True(server.Start());
+            int port = ((System.Net.IPEndPoint)server.Endpoint).Port;
+            using Socket plain = Opened(port), first = Opened(port), second = Cost.Connect(port);
+            using ManualResetEventSlim isAsked = new(), mayAnswer = new(), isOpen = new(), stands = new(), goOn = new();
+            object? asked = null;
+            server.AtConnecting = session =>
+            {
+                asked = session;
+                isAsked.Set();
+                mayAnswer.Wait(Log.Patience);
+            };
+            server.AtConnected = session =>
+            {
+                // The callback of an earlier session may come after its answer.
+                if (ReferenceEquals(session, asked)) isOpen.Set();
+            };
+            second.Send(Encoding.ASCII.GetBytes(Asking));
+            Assert.True(isAsked.Wait(Log.Patience));
+            engine.GetLoop(0).Post(() =>
+            {
+                stands.Set();
+                goOn.Wait(Log.Patience);
+            });
+            Assert.True(stands.Wait(Log.Patience));
+            server.MulticastText("<1>");
+            mayAnswer.Set();
+            Assert.True(isOpen.Wait(Log.Patience));
+            server.MulticastText("<2>");
+            goOn.Set();
+            Assert.StartsWith("HTTP/1.1 101", ReadUntil(second, "<2>"), StringComparison.Ordinal);
+            foreach (Socket old in (Socket[])[plain, first])
+                Assert.Contains("<1>", ReadUntil(old, "<2>"), StringComparison.Ordinal);
+        }
+        finally
+        {
+            CompatOptions.Engine = null;
+        }
+    }
+
+    private static Socket Opened(int port)
+    {
+        Socket socket = Cost.Connect(port);
+        socket.Send(Encoding.ASCII.GetBytes(Asking));
+        ReadUntil(socket, "\r\n\r\n");
+        return socket;
+    }
+
     // Returns the received bytes as Latin-1 text, which may be longer than the expected text.
     private static string ReadUntil(Socket socket, string text)
     {
@@ -126,8 +185,8 @@ public sealed class WebSocketConnectionTests
         byte[] buffer = new byte[4096];
         while (!all.ToString().Contains(text, StringComparison.Ordinal))
         {
-            int count = socket.Receive(buffer);
-            Assert.NotEqual(0, count);
+            int count = socket.Receive(buffer, SocketFlags.None, out SocketError error);
+            Assert.True(error == SocketError.Success && count > 0, $"{error} after '{all}', before '{text}'");
             all.Append(Encoding.Latin1.GetString(buffer, 0, count));
         }
 
@@ -140,11 +199,24 @@ public sealed class WebSocketConnectionTests
 
         internal List<int> Seen { get; } = [];
 
+        internal Action<Plain> AtConnecting { get; set; } = static _ => { };
+
+        internal Action<Plain> AtConnected { get; set; } = static _ => { };
+
         protected override NetCoreServer.TcpSession CreateSession() =>
             Interlocked.Increment(ref _made) == 1 ? new Plain(this) : new Looking(this);
 
-        private class Plain(NetCoreServer.WsServer server) : NetCoreServer.WsSession(server)
+        internal class Plain(NetCoreServer.WsServer server) : NetCoreServer.WsSession(server)
         {
+            public override bool OnWsConnecting(NetCoreServer.HttpRequest request, NetCoreServer.HttpResponse response)
+            {
+                ((Echoing)Server).AtConnecting(this);
+                return true;
+            }
+
+            public override void OnWsConnected(NetCoreServer.HttpRequest request) =>
+                ((Echoing)Server).AtConnected(this);
+
             public override void OnWsReceived(byte[] buffer, long offset, long size) =>
                 SendBinaryAsync(buffer, offset, size);
         }
@@ -153,7 +225,7 @@ public sealed class WebSocketConnectionTests
         {
             public override bool SendAsync(ReadOnlySpan<byte> buffer)
             {
-                server.Seen.Add(buffer.Length);
+                lock (server.Seen) server.Seen.Add(buffer.Length);
                 return base.SendAsync(buffer);
             }
         }
