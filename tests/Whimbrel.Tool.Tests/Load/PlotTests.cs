@@ -46,7 +46,9 @@ public sealed partial class PlotTests : IDisposable
     public void The_page_draws_the_summary_of_the_README_and_shows_each_picture()
     {
         string page = File.ReadAllText(Path.Combine(SourceTree.Root, Page));
-        string summary = File.ReadLines(Path.Combine(SourceTree.Root, "README.md"))
+        string[] readme = File.ReadAllLines(Path.Combine(SourceTree.Root, "README.md"));
+        Assert.Contains(readme, static l => l.EndsWith("](docs/images/cost.svg)", StringComparison.Ordinal));
+        string summary = readme
             .Single(static l => l.StartsWith("<!-- figures: ", StringComparison.Ordinal)).Split(' ')[2];
         Assert.Contains($"whimbrel plot {summary} --out docs/images/cost.svg", page, StringComparison.Ordinal);
         Assert.Equal(2, CommandsOfThePage.Count);
