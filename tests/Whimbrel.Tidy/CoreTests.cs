@@ -193,21 +193,26 @@ public class CoreTests
             "[assembly: System.Runtime.CompilerServices.InternalsVisibleTo(\"Whimbrel.Http\")]")));
         Judge.None(Projects.FriendsAreTests("a.csproj",
             "<Project><ItemGroup><InternalsVisibleTo Include=\"Whimbrel.Tidy\" /></ItemGroup></Project>"));
+        const string ToDashboard =
+            "<Project><ItemGroup><InternalsVisibleTo Include=\"Whimbrel.Dashboard\" /></ItemGroup></Project>";
+        Judge.None(Projects.FriendsAreTests("src/Whimbrel.Cluster/Whimbrel.Cluster.csproj", ToDashboard));
+        Judge.Finds("Whimbrel.Dashboard", Projects.FriendsAreTests("src/Whimbrel.Http/Whimbrel.Http.csproj",
+            ToDashboard));
     }
 
     [Fact]
     public void Packages_that_see_internals_require_the_same_version() => Judge.None(
         Repository.PathsEnding(".csproj").Where(p => p.StartsWith("src/", StringComparison.Ordinal))
-            .SelectMany(p => Projects.PartsHaveOneVersion(p, Repository.Read(p))));
+            .SelectMany(p => Projects.InsidersHaveOneVersion(p, Repository.Read(p))));
 
     [Fact]
     public void A_package_of_internals_without_an_exact_version_is_found()
     {
         const string SaysSo = "<Project><PropertyGroup><UsesInternals>true</UsesInternals></PropertyGroup></Project>";
         Judge.Finds("does not say UsesInternals",
-            Projects.PartsHaveOneVersion("src/Whimbrel.Calls/Whimbrel.Calls.csproj", "<Project />"));
-        Judge.Finds("sees none", Projects.PartsHaveOneVersion("src/Whimbrel.Http/Whimbrel.Http.csproj", SaysSo));
-        Judge.None(Projects.PartsHaveOneVersion("src/Whimbrel.Calls/Whimbrel.Calls.csproj", SaysSo));
+            Projects.InsidersHaveOneVersion("src/Whimbrel.Calls/Whimbrel.Calls.csproj", "<Project />"));
+        Judge.Finds("sees none", Projects.InsidersHaveOneVersion("src/Whimbrel.Http/Whimbrel.Http.csproj", SaysSo));
+        Judge.None(Projects.InsidersHaveOneVersion("src/Whimbrel.Calls/Whimbrel.Calls.csproj", SaysSo));
     }
 
     [Fact]
