@@ -1,4 +1,5 @@
 using System.Net;
+using System.Security.Cryptography;
 using Whimbrel.Http.Tests.Programs;
 
 namespace Whimbrel.Acme.Tests;
@@ -68,6 +69,14 @@ public sealed class TicketTests : IDisposable
         await ShakeAsync(first, "-sess_out", session);
         Assert.Contains("Reused, TLSv1.2", await ShakeAsync(second, "-sess_in", session), StringComparison.Ordinal);
         Assert.Equal((0, 1), (first.ReadCounters().TlsResumed, second.ReadCounters().TlsResumed));
+
+        // A ticket of the day before is no failure.
+        two.Certificate.Tls.TicketKeys!.Replace(RandomNumberGenerator.GetBytes(32));
+        Assert.Contains("New, TLSv1.2", await ShakeAsync(second, "-sess_in", session, "-sess_out", session),
+            StringComparison.Ordinal);
+        Assert.Equal((0, 2, 1), (second.ReadCounters().TlsFailed, second.ReadCounters().TlsHandshakes,
+            second.ReadCounters().TlsResumed));
+        Assert.Contains("Reused, TLSv1.2", await ShakeAsync(second, "-sess_in", session), StringComparison.Ordinal);
     }
 
     [Fact]
