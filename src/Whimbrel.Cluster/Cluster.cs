@@ -131,6 +131,23 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
 
     internal string Application => _options.Application;
 
+    internal Engine Engine => _loop.Engine;
+
+    /// <summary>Whether the numbers of members of other nodes are known.</summary>
+    internal bool HasPresence => _presence is not null;
+
+    /// <summary>
+    /// Numbers of members by group: of all nodes with presence, otherwise of this node. Any thread; visits the groups
+    /// of all nodes.
+    /// </summary>
+    internal Dictionary<string, long> CountMembers()
+    {
+        Dictionary<string, long> counts = new(StringComparer.Ordinal);
+        foreach ((string name, GroupState state) in _groups) counts[name] = state.Count;
+        _presence?.AddTo(counts);
+        return counts;
+    }
+
     /// <summary>Joins a server to a cluster as a node.</summary>
     /// <param name="server">Server that provides the engine. The server or its engine must have been started.</param>
     /// <param name="bus">Connection to the broker, owned by the node and disposed with it.</param>

@@ -22,6 +22,10 @@ internal static class ClusterMetrics
 
     internal static void Left(Cluster node) => s_nodes.TryRemove(node, out _);
 
+    /// <summary>Returns the nodes of this process on an engine, from their joining to their leaving.</summary>
+    internal static IEnumerable<Cluster> NodesOn(Engine engine) =>
+        s_nodes.Keys.Where(node => ReferenceEquals(node.Engine, engine));
+
     /// <summary>
     /// Returns the start time of a broadcast if a listener measures publish durations, otherwise zero. Stopwatch ticks;
     /// in simulations their clock.

@@ -138,6 +138,22 @@ internal sealed class Presence(int mostBytes)
         }
     }
 
+    /// <summary>Adds the numbers of members on the other nodes to those by group. Any thread.</summary>
+    internal void AddTo(Dictionary<string, long> counts)
+    {
+        PresenceOfNode[] nodes;
+        lock (_gate) nodes = [.. _nodes.Values];
+        foreach (PresenceOfNode node in nodes)
+        {
+            // The lock is held for one node at a time, because the node's loop waits for it.
+            lock (_gate)
+            {
+                foreach ((string group, int count) in node.Counts)
+                    counts[group] = counts.GetValueOrDefault(group) + count;
+            }
+        }
+    }
+
     /// <returns>False if the payload is invalid.</returns>
     private static bool Take(PresenceOfNode node, PresencePart part, ulong revision, ReadOnlySpan<byte> payload)
     {

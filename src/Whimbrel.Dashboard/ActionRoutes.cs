@@ -4,8 +4,9 @@ using Whimbrel.Http;
 namespace Whimbrel.Dashboard;
 
 /// <summary>
-/// Actions: <c>POST disconnect/ID</c>, <c>abort/ID</c>, <c>drain/SERVER</c>, <c>reload/SERVER</c>. Each one that is
-/// allowed is reported as a diagnostic event of its server, before and, if it takes time, after it.
+/// Actions: <c>POST disconnect/ID</c>, <c>abort/ID</c>, <c>drain/SERVER</c>, <c>reload/SERVER</c>. Ids of connections
+/// are hexadecimal, as on the page and in all messages. Each action that is allowed is reported as a diagnostic event
+/// of its server, before and, if it takes time, after it.
 /// </summary>
 internal sealed class ActionRoutes(DashboardOptions options, DashboardAccess access)
 {
@@ -20,15 +21,16 @@ internal sealed class ActionRoutes(DashboardOptions options, DashboardAccess acc
     private void End(HttpRequest request, HttpResponse response, bool isAbort)
     {
         if (!IsAllowed(request, response, DashboardActions.Disconnect)) return;
-        if (GroupQuestion.FindSession(EnginesOf(request), IdOf(request)) is not { Server: { } server } session)
+        long id = IdOf(request, NumberStyles.AllowHexSpecifier);
+        if (GroupQuestion.FindSession(EnginesOf(request), id) is not { } session)
         {
             response.Fail(404, "There is no such connection: it has ended");
             return;
         }
 
         // Reported first: the session's own callbacks may report more.
-        Report(server, request, $"{(isAbort ? "reset" : "closed")} {session.DisplayName} (session {session.Id:x}, peer "
-            + $"{StatusSnapshot.TextOf(session.RemoteEndPoint)})");
+        Report(session.Server, request, $"{(isAbort ? "reset" : "closed")} {session.DisplayName} "
+            + $"(session {session.Id:x}, peer {StatusSnapshot.TextOf(session.RemoteEndPoint)})");
         if (isAbort) session.Abort();
         else session.Close();
         response.Empty(202);
@@ -114,8 +116,8 @@ internal sealed class ActionRoutes(DashboardOptions options, DashboardAccess acc
     private IEnumerable<Engine> EnginesOf(HttpRequest request) =>
         [request.Session.Loop.Engine, .. options.Engines.Where(e => !ReferenceEquals(e, request.Session.Loop.Engine))];
 
-    private static long IdOf(HttpRequest request) =>
-        long.TryParse(request.Route["id"], NumberStyles.None, CultureInfo.InvariantCulture, out long id) ? id : -1;
+    private static long IdOf(HttpRequest request, NumberStyles form = NumberStyles.None) =>
+        long.TryParse(request.Route["id"], form, CultureInfo.InvariantCulture, out long id) ? id : -1;
 
     private static TlsCertificate[] CertificatesOf(Server server) => server.Options.Tls is not { } tls
         ? []
@@ -124,7 +126,8 @@ internal sealed class ActionRoutes(DashboardOptions options, DashboardAccess acc
 
     private static string AddressOf(Server server) => StatusSnapshot.TextOf(server.EndPoint);
 
-    private static void Report(Server server, HttpRequest request, string what) =>
-        server.Report(new DiagnosticEvent(DiagnosticEventKind.Dashboard,
+    /// <summary>Reports to a server; null to report to the server of the dashboard.</summary>
+    private static void Report(Server? server, HttpRequest request, string what) =>
+        (server ?? request.Session.Server!).Report(new DiagnosticEvent(DiagnosticEventKind.Dashboard,
             $"Dashboard: {DashboardAccess.PeerOf(request)} {what}.", DashboardSite.SymptomPage));
 }

@@ -1,4 +1,3 @@
-using Whimbrel.Clusters;
 using Whimbrel.Http;
 
 namespace Whimbrel.Dashboard;
@@ -43,9 +42,6 @@ public sealed class DashboardOptions
     /// <summary>Engines to show besides the engine of the server that has the dashboard. Default none.</summary>
     public IReadOnlyList<Engine> Engines { get; init; } = [];
 
-    /// <summary>Nodes of clusters in this process. Their groups are shown with the members of all nodes.</summary>
-    public IReadOnlyList<Cluster> Clusters { get; init; } = [];
-
     /// <summary>
     /// Origins of the page as browsers send them. Default <see cref="WebSocketOrigins.SameHost"/>. Use
     /// <see cref="WebSocketOrigins.SameHostBehindTls"/> if a proxy terminates TLS.
@@ -76,7 +72,6 @@ public sealed class DashboardOptions
         if (MaxViewers is < 1 or > MostViewers)
             mistakes.Add($"{nameof(MaxViewers)} is {MaxViewers}: 1 up to {MostViewers}.");
         if (Engines is null || Engines.Contains(null!)) mistakes.Add($"{nameof(Engines)} has null.");
-        if (Clusters is null || Clusters.Contains(null!)) mistakes.Add($"{nameof(Clusters)} has null.");
         if (Origins is null) mistakes.Add($"{nameof(Origins)} is null.");
         // The name of the parameter of AddDashboard.
         if (mistakes.Count > 0) throw new ArgumentException(string.Join(' ', mistakes), "options");

@@ -1,5 +1,6 @@
 using System.Text;
 using Whimbrel.Clusters;
+using Whimbrel.Connections;
 
 namespace Whimbrel.Dashboard;
 
@@ -29,7 +30,7 @@ internal sealed class GroupQuestion
     }
 
     /// <summary>Returns the question of a page's view, or null.</summary>
-    internal static GroupQuestion? For(Viewer viewer, Engine[] engines, IReadOnlyList<Cluster> clusters)
+    internal static GroupQuestion? For(Viewer viewer, Engine[] engines)
     {
         View view = viewer.View;
         if (view.Kind == ViewKind.Connection)
@@ -40,7 +41,7 @@ internal sealed class GroupQuestion
             // A longer name is no group of a cluster, and Group throws for it.
             Cluster? cluster = Encoding.UTF8.GetByteCount(name) > MostClusterName
                 ? null
-                : clusters.FirstOrDefault(c => c.NodeId == node);
+                : engines.SelectMany(ClusterMetrics.NodesOn).FirstOrDefault(c => NameOf(c) == node);
             return new GroupQuestion(null, cluster?.Group(name), null);
         }
 
@@ -96,6 +97,23 @@ internal sealed class GroupQuestion
     internal static Server? FindServer(IEnumerable<Engine> engines, long id) =>
         (Server?)FindHost(engines, id)?.Owner;
 
+    /// <summary>Returns a connected session of a server or client, or null.</summary>
     internal static Session? FindSession(IEnumerable<Engine> engines, long id) =>
-        engines.SelectMany(ServerMetrics.ServersOf).Select(host => host.Find(id)).FirstOrDefault(s => s is not null);
+        engines.SelectMany(ServerMetrics.ServersOf).Select(host => host.Find(id)).FirstOrDefault(s => s is not null)
+            ?? ClientSessionsOf(engines).Find(session => session.Id == id);
+
+    /// <summary>Returns the connected sessions of clients. Visits all connections.</summary>
+    internal static List<Session> ClientSessionsOf(IEnumerable<Engine> engines)
+    {
+        List<Session> sessions = [];
+        foreach (Engine engine in engines)
+        {
+            for (int i = 0; i < engine.LoopCount; i++) Connection.AddClientSessions(engine.GetLoop(i), sessions);
+        }
+
+        return sessions;
+    }
+
+    /// <summary>Name of a node for the page: two clusters of a process may have the same ids of nodes.</summary>
+    internal static string NameOf(Cluster cluster) => $"{cluster.Application}/{cluster.NodeId}";
 }

@@ -3,9 +3,12 @@ namespace Whimbrel.Dashboard;
 /// <summary>Numbers of one connection at a sample. Rates are zero in its first sample.</summary>
 internal struct Row
 {
+    /// <summary><see cref="Server"/> of a connection that a client has opened.</summary>
+    internal const long OfClient = 0;
+
     internal Session Session;
 
-    /// <summary>Number of its server (<see cref="Whimbrel.Server.Host.Id"/>).</summary>
+    /// <summary>Number of its server (<see cref="Whimbrel.Server.Host.Id"/>), or <see cref="OfClient"/>.</summary>
     internal long Server;
 
     internal long Received;

@@ -3,8 +3,8 @@ using System.Diagnostics;
 namespace Whimbrel.Dashboard;
 
 /// <summary>
-/// All connections of some servers at one moment, and pages of them in an order. Its memory is used again for the next
-/// sample. Used by the sampler alone.
+/// All connections of servers and clients at one moment, and pages of them in an order. Its memory is used again for
+/// the next sample. Used by the sampler alone.
 /// </summary>
 internal sealed class Sample
 {
@@ -16,6 +16,7 @@ internal sealed class Sample
     private Dictionary<long, (long Received, long Sent)> _before = [];
     private Dictionary<long, (long Received, long Sent)> _now = [];
     private long _takenAt;
+    private double _seconds; // since the sample before; 0 in the first one
 
     /// <summary>Number of connections.</summary>
     internal int Count { get; private set; }
@@ -28,38 +29,42 @@ internal sealed class Sample
     /// <summary>
     /// Visits all connections once. Any thread; reads values that other threads write, without waiting.
     /// </summary>
-    internal void Take(IReadOnlyList<Server.Host> servers)
+    internal void Take(IReadOnlyList<Server.Host> servers, IReadOnlyList<Session> clients)
     {
         long now = Stopwatch.GetTimestamp();
-        double seconds = _takenAt == 0 ? 0 : Stopwatch.GetElapsedTime(_takenAt, now).TotalSeconds;
+        _seconds = _takenAt == 0 ? 0 : Stopwatch.GetElapsedTime(_takenAt, now).TotalSeconds;
         _takenAt = now;
         (_before, _now) = (_now, _before);
         _now.Clear();
-        int count = 0;
+        int before = Count;
+        Count = 0;
         foreach (Server.Host server in servers)
         {
-            foreach (Session session in server.Connected)
-            {
-                if (count == _rows.Length) Array.Resize(ref _rows, Math.Max(64, count * 2));
-                ref Row row = ref _rows[count++];
-                row = new Row
-                {
-                    Session = session,
-                    Server = server.Id,
-                    Received = session.BytesReceived,
-                    Sent = session.BytesSent,
-                    Pending = session.PendingBytes,
-                };
-                _now[session.Id] = (row.Received, row.Sent);
-                if (seconds <= 0 || !_before.TryGetValue(session.Id, out (long Received, long Sent) earlier)) continue;
-                row.InPerSecond = Math.Max(0, (row.Received - earlier.Received) / seconds);
-                row.OutPerSecond = Math.Max(0, (row.Sent - earlier.Sent) / seconds);
-            }
+            foreach (Session session in server.Connected) Add(session, server.Id);
         }
 
+        foreach (Session session in clients) Add(session, Row.OfClient);
+
         // Ended sessions must not stay alive.
-        if (count < Count) Array.Clear(_rows, count, Count - count);
-        Count = count;
+        if (Count < before) Array.Clear(_rows, Count, before - Count);
+    }
+
+    private void Add(Session session, long server)
+    {
+        if (Count == _rows.Length) Array.Resize(ref _rows, Math.Max(64, Count * 2));
+        ref Row row = ref _rows[Count++];
+        row = new Row
+        {
+            Session = session,
+            Server = server,
+            Received = session.BytesReceived,
+            Sent = session.BytesSent,
+            Pending = session.PendingBytes,
+        };
+        _now[session.Id] = (row.Received, row.Sent);
+        if (_seconds <= 0 || !_before.TryGetValue(session.Id, out (long Received, long Sent) earlier)) return;
+        row.InPerSecond = Math.Max(0, (row.Received - earlier.Received) / _seconds);
+        row.OutPerSecond = Math.Max(0, (row.Sent - earlier.Sent) / _seconds);
     }
 
     /// <summary>Returns the index of a connection, or -1.</summary>

@@ -1,7 +1,6 @@
 using System.Buffers;
 using System.Diagnostics;
 using System.Text.Json;
-using Whimbrel.Clusters;
 using Whimbrel.Http;
 
 namespace Whimbrel.Dashboard;
@@ -50,7 +49,7 @@ internal sealed class Sampler : IDisposable
             Dictionary<Viewer, GroupQuestion> questions = [];
             foreach (Viewer viewer in viewers)
             {
-                if (GroupQuestion.For(viewer, _engines, _options.Clusters) is { } question)
+                if (GroupQuestion.For(viewer, _engines) is { } question)
                     questions[viewer] = question;
             }
 
@@ -71,10 +70,10 @@ internal sealed class Sampler : IDisposable
     private void SendAll(Viewer[] viewers, Dictionary<Viewer, GroupQuestion> questions)
     {
         List<Server.Host> servers = [.. _engines.SelectMany(ServerMetrics.ServersOf)];
-        _sample.Take(servers);
+        _sample.Take(servers, GroupQuestion.ClientSessionsOf(_engines));
         byte[] engines = Snapshot.Take(_engines, _probes);
         DateTimeOffset now = _engines[0].UtcNow;
-        ViewWriter writer = new(_sample, _ended, servers, _engines, _options);
+        ViewWriter writer = new(_sample, _ended, servers, _engines);
         foreach (Viewer viewer in viewers)
         {
             if (_options.Token is not null && viewer.Socket.ConnectedAt + LoginCookie.Lifetime < now)
@@ -92,6 +91,7 @@ internal sealed class Sampler : IDisposable
                 json.WriteNumber("intervalMs", _options.Interval.TotalMilliseconds);
                 json.WriteString("time", now);
                 json.WriteBoolean("login", _options.Token is not null);
+                json.WriteNumber("serversOfOtherEngines", Math.Max(0, ServerMetrics.ServerCount - servers.Count));
                 WriteActions(json);
                 json.WritePropertyName("engines");
                 json.WriteRawValue(engines, skipInputValidation: true);

@@ -8,7 +8,7 @@ namespace Whimbrel.Dashboard;
 /// Writes the view of one page. Connections, groups and ends are pages of rows; notices are all there are.
 /// </summary>
 internal sealed class ViewWriter(Sample sample, EndedSessions ended, IReadOnlyList<Server.Host> servers,
-    Engine[] engines, DashboardOptions options)
+    Engine[] engines)
 {
     /// <summary>Most characters of a text of the application.</summary>
     private const int MostText = 300;
@@ -114,7 +114,7 @@ internal sealed class ViewWriter(Sample sample, EndedSessions ended, IReadOnlyLi
     {
         json.WriteString("local", Short(StatusSnapshot.TextOf(session.LocalEndPoint)));
         if (session.ConnectedAt is { } at) json.WriteString("connectedAt", at);
-        json.WriteString("scheduling", session.Server?.Options.Scheduling.ToString());
+        json.WriteString("scheduling", session.HostScheduling.ToString());
         json.WriteBoolean("isPaused", session.IsReceivingPaused);
         json.WriteBoolean("isAboveHighWaterMark", session.IsAboveHighWaterMark);
         json.WriteNumber("idleTimeoutMs", (long)session.IdleTimeout.TotalMilliseconds);
@@ -137,7 +137,8 @@ internal sealed class ViewWriter(Sample sample, EndedSessions ended, IReadOnlyLi
 
     private void WriteGroups(Utf8JsonWriter json, View view)
     {
-        List<(string Name, int Members, long Server, SessionGroup? Group, Cluster? Cluster)> all = [];
+        Cluster[] clusters = [.. engines.SelectMany(ClusterMetrics.NodesOn)];
+        List<(string Name, long Members, long Server, SessionGroup? Group, Cluster? Cluster)> all = [];
         foreach (Server.Host host in servers)
         {
             foreach (SessionGroup group in ((Server)host.Owner).Groups)
@@ -146,11 +147,11 @@ internal sealed class ViewWriter(Sample sample, EndedSessions ended, IReadOnlyLi
             }
         }
 
-        foreach (Cluster cluster in options.Clusters)
+        foreach (Cluster cluster in clusters)
         {
-            foreach (ClusterGroup group in cluster.Groups)
+            foreach ((string name, long members) in cluster.CountMembers())
             {
-                if (Matches(group.Name, view)) all.Add((group.Name, group.Count, 0, null, cluster));
+                if (Matches(name, view)) all.Add((name, members, 0, null, cluster));
             }
         }
 
@@ -159,9 +160,9 @@ internal sealed class ViewWriter(Sample sample, EndedSessions ended, IReadOnlyLi
             : string.CompareOrdinal(a.Name, b.Name));
         int page = Math.Min(view.Page, Math.Max(0, all.Count - 1) / view.Rows);
         WritePage(json, view, page, all.Count);
-        WriteNodes(json);
+        WriteNodes(json, clusters);
         json.WriteStartArray("rows");
-        foreach ((string name, int members, long server, SessionGroup? group, Cluster? cluster) in
+        foreach ((string name, long members, long server, SessionGroup? group, Cluster? cluster) in
             all.Skip(page * view.Rows).Take(view.Rows))
         {
             json.WriteStartObject();
@@ -193,7 +194,7 @@ internal sealed class ViewWriter(Sample sample, EndedSessions ended, IReadOnlyLi
 
     private static void WriteMembersOfNodes(Utf8JsonWriter json, Cluster cluster, string name)
     {
-        json.WriteString("node", Short(cluster.NodeId));
+        json.WriteString("node", GroupQuestion.NameOf(cluster));
         json.WriteStartArray("nodes");
         foreach (NodePresence presence in cluster.Group(name).ReadPresence().Take(View.MostRows))
         {
@@ -206,13 +207,14 @@ internal sealed class ViewWriter(Sample sample, EndedSessions ended, IReadOnlyLi
         json.WriteEndArray();
     }
 
-    private void WriteNodes(Utf8JsonWriter json)
+    private static void WriteNodes(Utf8JsonWriter json, Cluster[] clusters)
     {
         json.WriteStartArray("clusters");
-        foreach (Cluster cluster in options.Clusters)
+        foreach (Cluster cluster in clusters)
         {
             json.WriteStartObject();
-            json.WriteString("node", Short(cluster.NodeId));
+            json.WriteString("node", GroupQuestion.NameOf(cluster));
+            json.WriteBoolean("hasPresence", cluster.HasPresence);
             json.WriteString("state", cluster.State.ToString());
             json.WriteString("reason", Short(cluster.StateReason));
             json.WriteEndObject();

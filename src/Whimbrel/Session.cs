@@ -1267,6 +1267,9 @@ public abstract partial class Session : IConnection, ITimerOwner
 
     private static bool IsOverride(Delegate method) => method.Method.DeclaringType != typeof(Session);
 
+    /// <summary>Where the callbacks run by the options of the server or client.</summary>
+    internal Scheduling HostScheduling => _host?.Options.Scheduling ?? default;
+
     /// <summary>True if the callbacks run on the loop under every <see cref="Scheduling"/>.</summary>
     internal virtual bool StaysOnLoop => false;
 

@@ -3,7 +3,6 @@ using System.Net;
 using System.Net.NetworkInformation;
 using System.Net.Sockets;
 using System.Security.Cryptography.X509Certificates;
-using Whimbrel.Clusters;
 using Whimbrel.Conformance;
 using Whimbrel.Http;
 using WebSocketException = System.Net.WebSockets.WebSocketException;
@@ -278,7 +277,6 @@ public class AccessTests
         { new DashboardOptions { MaxViewers = 0 }, "1 up to 100" },
         { new DashboardOptions { MaxViewers = 101 }, "1 up to 100" },
         { new DashboardOptions { Engines = [null!] }, "Engines has null" },
-        { new DashboardOptions { Clusters = (Cluster[])[null!] }, "Clusters has null" },
         { new DashboardOptions { Origins = null! }, "Origins is null" },
     };
 

@@ -21,8 +21,10 @@ public class ActionTests
         string word, CloseCause cause)
     {
         await using Site site = await StartAsync(DashboardActions.Disconnect);
+        // Until decimal and hexadecimal ids differ.
+        for (int i = 0; i < 16; i++) await site.ConnectAsync();
         (Socket socket, Session session) = await site.ConnectAsync();
-        using HttpResponseMessage answer = await site.SendAsync(HttpMethod.Post, $"/{action}/{session.Id}", _bearer);
+        using HttpResponseMessage answer = await site.SendAsync(HttpMethod.Post, $"/{action}/{session.Id:x}", _bearer);
         Assert.Equal(HttpStatusCode.Accepted, answer.StatusCode);
         try
         {
@@ -40,9 +42,26 @@ public class ActionTests
         Assert.Equal(DiagnosticEventKind.Dashboard, audit.Kind);
         Assert.StartsWith("Dashboard: 127.0.0.1:", audit.Message, StringComparison.Ordinal);
 
-        using HttpResponseMessage again = await site.SendAsync(HttpMethod.Post, $"/{action}/{session.Id}", _bearer);
+        using HttpResponseMessage again = await site.SendAsync(HttpMethod.Post, $"/{action}/{session.Id:x}", _bearer);
         Assert.Equal(HttpStatusCode.NotFound, again.StatusCode);
     }
+
+    [Fact]
+    public async Task A_connection_of_a_client_is_ended_and_reported_to_the_server_of_the_dashboard()
+    {
+        await using Site site = await StartAsync(DashboardActions.Disconnect);
+        await using Connector connector = new(new ClientOptions
+        {
+            Engine = site.Engine, EndPoint = site.Server.EndPoint!
+        });
+        Session client = await connector.ConnectAsync(static () => new Upstream(), cancellationToken: Site.End);
+        using HttpResponseMessage answer = await site.SendAsync(HttpMethod.Post, $"/abort/{client.Id:x}", _bearer);
+        Assert.Equal(HttpStatusCode.Accepted, answer.StatusCode);
+        Assert.Equal(CloseCause.LocalAbort, (await client.EndedAsync()).Cause);
+        await site.NoticeAsync($" reset Upstream (session {client.Id:x}, peer {site.Server.EndPoint}).");
+    }
+
+    private sealed class Upstream : Session;
 
     [Theory]
     [InlineData(DashboardActions.None, "disconnect", "Disconnect")]
@@ -54,7 +73,7 @@ public class ActionTests
     {
         await using Site site = await StartAsync(allowed);
         (_, Session session) = await site.ConnectAsync();
-        using HttpResponseMessage answer = await site.SendAsync(HttpMethod.Post, $"/{action}/{session.Id}", _bearer);
+        using HttpResponseMessage answer = await site.SendAsync(HttpMethod.Post, $"/{action}/{session.Id:x}", _bearer);
         Assert.Equal(HttpStatusCode.Forbidden, answer.StatusCode);
         Assert.Contains($"Enable it with DashboardOptions.Actions = DashboardActions.{needed}",
             await Site.TextOf(answer), StringComparison.Ordinal);

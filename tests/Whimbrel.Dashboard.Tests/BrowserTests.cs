@@ -35,7 +35,12 @@ public class BrowserTests
         await browser.UntilAsync("document.querySelectorAll('[aria-label=Loops] tbody tr').length === 2");
         await browser.UntilAsync("document.querySelectorAll('polyline')[0]?.getAttribute('points').includes(' ')");
 
+        // A server leads to its connections, without that of the page.
+        await browser.EvaluateAsync("[...document.querySelectorAll('[aria-label=Servers] a.row')]"
+            + $".find(a => a.textContent === '{site.Server.EndPoint}').click()");
+        await browser.UntilAsync("document.querySelector('main').textContent.includes('page 1 of 2, 70 rows')");
         await KeyAsync(browser, "2");
+        await browser.UntilAsync("/page 1 of 2, 7[1-9] rows/.test(document.querySelector('main').textContent)");
         await browser.UntilAsync("document.querySelectorAll('[aria-label=Connections] tbody tr').length === 50");
         string slow = clients[30].Session.Id.ToString("x", System.Globalization.CultureInfo.InvariantCulture);
         await browser.UntilAsync($"document.querySelector('tbody a.row').textContent === '{slow}'");
@@ -165,7 +170,7 @@ public class BrowserTests
             + "document.querySelector('form').requestSubmit(); })()");
         await browser.UntilAsync("document.querySelector('#state.open')");
         Assert.Equal("", await browser.EvaluateAsync("document.cookie"));
-        await browser.EvaluateAsync($"void (location.hash = '#connection?id={session.Id}')");
+        await browser.EvaluateAsync($"void (location.hash = '#connection?id={session.Id:x}')");
         await browser.UntilAsync("document.querySelector('main .risky')?.textContent === 'Close'");
         await browser.EvaluateAsync("document.querySelector('main .risky').click()");
         await browser.EvaluateAsync("document.querySelector('#confirm button[value=no]').click()");

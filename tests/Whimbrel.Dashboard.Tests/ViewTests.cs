@@ -66,6 +66,26 @@ public class ViewTests
     }
 
     [Fact]
+    public async Task Servers_of_an_engine_that_is_not_named_are_counted()
+    {
+        await using Engine first = new(), second = new();
+        await using Server one = new(new ServerOptions { Address = "tcp://127.0.0.1:0", Engine = first },
+            static () => new Upstream());
+        await using Server two = new(new ServerOptions { Address = "tcp://127.0.0.1:0", Engine = second },
+            static () => new Upstream());
+        await one.StartAsync(Site.End);
+        await two.StartAsync(Site.End);
+        await using Site site = await Site.StartAsync(new DashboardOptions
+        {
+            Interval = _fast.Interval, Engines = [first]
+        });
+        using Page page = await site.OpenAsync();
+        JsonElement message = await page.ShowAsync(new { view = "overview" }, "overview");
+        Assert.Equal(1, message.GetProperty("serversOfOtherEngines").GetInt32());
+        Assert.Equal(2, message.GetProperty("engines").GetArrayLength());
+    }
+
+    [Fact]
     public async Task A_blocked_loop_delays_no_update_and_shows_as_lag_with_the_code_that_runs()
     {
         await using Site site = await Site.StartAsync(_fast);
@@ -229,36 +249,92 @@ public class ViewTests
     }
 
     [Fact]
+    public async Task Connections_of_clients_are_listed_without_a_server_and_shown_until_after_their_end()
+    {
+        await using Site site = await Site.StartAsync(_fast);
+        await using Connector connector = new(new ClientOptions
+        {
+            Engine = site.Engine, EndPoint = site.Server.EndPoint!, Scheduling = Scheduling.ThreadPool,
+        });
+        Session client = await connector.ConnectAsync(static () => new Upstream(), cancellationToken: Site.End);
+        client.Send("hello");
+        using Page page = await site.OpenAsync();
+        JsonElement list = await page.UntilAsync(new { view = "connections", filter = nameof(Upstream) },
+            m => Ids(m).Count == 1 && m.GetProperty("rows")[0].GetProperty("received").GetInt64() == 5);
+        JsonElement row = list.GetProperty("rows")[0];
+        Assert.Equal((client.Id, 0, site.Server.EndPoint!.ToString()), (row.GetProperty("id").GetInt64(),
+            row.GetProperty("server").GetInt64(), row.GetProperty("peer").GetString()));
+        JsonElement open = await page.UntilAsync(new { view = "connection", id = client.Id },
+            m => m.GetProperty("state").GetString() == "open");
+        Assert.Equal("ThreadPool", open.GetProperty("scheduling").GetString());
+        connector.DisconnectAll();
+        JsonElement ended = await page.UntilAsync(new { view = "connection", id = client.Id },
+            m => m.GetProperty("state").GetString() == "ended");
+        Assert.Equal("LocalClose", ended.GetProperty("cause").GetString());
+        await page.UntilAsync(new { view = "connections", filter = nameof(Upstream) }, m => Ids(m).Count == 0);
+    }
+
+    private sealed class Upstream : Session;
+
+    [Fact]
     public async Task Groups_of_a_cluster_have_the_members_of_all_nodes()
     {
         MemoryBus bus = new();
+        await using Engine other = new();
         await using Server near = new("tcp://127.0.0.1:0", static () => new Member());
-        await using Server far = new("tcp://127.0.0.1:0", static () => new Member());
+        await using Server far = new(new ServerOptions { Address = "tcp://127.0.0.1:0", Engine = other },
+            static () => new Member());
         await using Cluster here = await Cluster.JoinAsync(near, bus.Connect(), OptionsOf("here"));
+        await far.StartAsync(Site.End);
         await using Cluster there = await Cluster.JoinAsync(far, bus.Connect(), OptionsOf("there"));
         near.State = here;
         far.State = there;
         await near.StartAsync(Site.End);
-        await far.StartAsync(Site.End);
         await using Http.HttpServer web = new("http://127.0.0.1:0");
-        web.AddDashboard("/d", new DashboardOptions { Clusters = [here], Interval = TimeSpan.FromMilliseconds(100) });
+        web.AddDashboard("/d", _fast);
         await web.StartAsync(Site.End);
         using Socket one = NewSocket(), two = NewSocket(), three = NewSocket();
         await one.ConnectAsync(near.EndPoint!, Site.End);
         await two.ConnectAsync(far.EndPoint!, Site.End);
         await three.ConnectAsync(far.EndPoint!, Site.End);
+        await SendAsync(three, "x"); // joins a group without members on the node of the dashboard
         using Page page = await Page.OpenAsync($"ws://{web.EndPoint}/d/live");
         JsonElement message = await page.UntilAsync(new { view = "groups" }, m =>
-            m.GetProperty("view").GetString() == "groups" && m.GetProperty("rows").GetArrayLength() == 1
+            m.GetProperty("view").GetString() == "groups" && m.GetProperty("rows").GetArrayLength() == 2
             && m.GetProperty("rows")[0].GetProperty("members").GetInt32() == 3);
-        JsonElement row = message.GetProperty("rows")[0];
-        Assert.Equal("everyone", row.GetProperty("name").GetString());
-        Assert.Equal([("here", 1), ("there", 2)], row.GetProperty("nodes").EnumerateArray()
-            .Select(static n => (n.GetProperty("node").GetString()!, n.GetProperty("members").GetInt32())));
-        Assert.Equal("Healthy", message.GetProperty("clusters")[0].GetProperty("state").GetString());
-        JsonElement members = await page.UntilAsync(new { view = "connections", group = "everyone", node = "here" },
+        Assert.Equal([("everyone", "here: 1, there: 2"), ("away", "here: 0, there: 1")],
+            message.GetProperty("rows").EnumerateArray().Select(static r => (r.GetProperty("name").GetString()!,
+                string.Join(", ", r.GetProperty("nodes").EnumerateArray().Select(static n =>
+                    $"{n.GetProperty("node").GetString()}: {n.GetProperty("members").GetInt32()}")))));
+        JsonElement node = message.GetProperty("clusters")[0];
+        Assert.Equal((1, "dashboard/here", "Healthy", true), (message.GetProperty("clusters").GetArrayLength(),
+            node.GetProperty("node").GetString(), node.GetProperty("state").GetString(),
+            node.GetProperty("hasPresence").GetBoolean()));
+        JsonElement members = await page.UntilAsync(
+            new { view = "connections", group = "everyone", node = "dashboard/here" },
             m => m.GetProperty("view").GetString() == "connections" && Ids(m).Count == 1);
         Assert.Equal(one.LocalEndPoint!.ToString(), members.GetProperty("rows")[0].GetProperty("peer").GetString());
+    }
+
+    [Fact]
+    public async Task Without_presence_a_node_is_marked_and_its_groups_have_its_own_members_until_it_leaves()
+    {
+        await using Server server = new("tcp://127.0.0.1:0", static () => new Member());
+        await server.StartAsync(Site.End);
+        await using Cluster cluster = await Cluster.JoinAsync(server, new ClusterOptions { Application = "alone" });
+        server.State = cluster;
+        await using Http.HttpServer web = new("http://127.0.0.1:0");
+        web.AddDashboard("/d", _fast);
+        await web.StartAsync(Site.End);
+        using Socket socket = NewSocket();
+        await socket.ConnectAsync(server.EndPoint!, Site.End);
+        using Page page = await Page.OpenAsync($"ws://{web.EndPoint}/d/live");
+        JsonElement message = await page.UntilAsync(new { view = "groups" },
+            m => m.GetProperty("rows")[0].GetProperty("members").GetInt32() == 1);
+        Assert.False(message.GetProperty("clusters")[0].GetProperty("hasPresence").GetBoolean());
+        await cluster.DisposeAsync();
+        await page.UntilAsync(new { view = "groups" }, m => m.GetProperty("clusters").GetArrayLength() == 0
+            && m.GetProperty("rows").GetArrayLength() == 0);
     }
 
     private static ClusterOptions OptionsOf(string node) => new()
@@ -269,6 +345,9 @@ public class ViewTests
     private sealed class Member : Session
     {
         protected override void OnConnected() => ((Cluster)Server!.State!).Group("everyone").Join(this);
+
+        protected override void OnReceived(ReadOnlySpan<byte> data) =>
+            ((Cluster)Server!.State!).Group("away").Join(this);
     }
 
     [Fact]

@@ -33,7 +33,7 @@ function wanted() {
   return {
     view, sort: orders.includes(query.get("sort")) ? query.get("sort") : "queue", ascending: query.has("up"),
     page: number("page"), filter: (query.get("filter") || "").slice(0, 300), group: text("group"), node: text("node"),
-    server: number("server"), id: number("id"),
+    server: number("server"), id: parseInt(query.get("id"), 16) || 0,
   };
 }
 
@@ -90,12 +90,21 @@ export function say(text) {
   id("message").hidden = !text;
 }
 
-export async function act(action, target, question) {
+// The event of a close may come after the dialog was opened again: it then belongs to the question before, which counts
+// as answered by no.
+let asked = 0;
+async function isConfirmed(question) {
+  const dialog = id("confirm"), mine = ++asked;
   id("question").textContent = question;
-  id("confirm").returnValue = "no";
-  id("confirm").showModal();
-  await new Promise(done => id("confirm").addEventListener("close", done, { once: true }));
-  if (id("confirm").returnValue !== "yes") return;
+  dialog.returnValue = "no";
+  dialog.showModal();
+  do await new Promise(done => dialog.addEventListener("close", done, { once: true }));
+  while (mine === asked && dialog.open);
+  return mine === asked && dialog.returnValue === "yes";
+}
+
+export async function act(action, target, question) {
+  if (!await isConfirmed(question)) return;
   try {
     const answer = await fetch(new URL(`${folder}${action}/${target}`, location.href), { method: "POST" });
     say(answer.ok ? `${action}: done. The audit line is among the notices.` : await answer.text());

@@ -46,9 +46,9 @@ const drain = row => row.pending === 0 ? "-" : row.drainSeconds == null ? "stuck
 const clock = text => new Date(text).toLocaleTimeString("en-GB");
 const addressOf = (data, server) => {
   for (const engine of data.engines) for (const s of engine.servers) if (s.id === server) return s.addresses[0] ?? "?";
-  return server ? "stopped" : "";
+  return server ? "stopped" : "client";
 };
-const linkTo = id => make("a", { className: "row", href: `#connection?id=${id}`, text: id.toString(16) });
+const linkTo = id => make("a", { className: "row", href: `#connection?id=${id.toString(16)}`, text: id.toString(16) });
 
 // Rows keep their elements by key; columns: [title, text or element of an item, class, order].
 function table(columns, { label, sorts = false } = {}) {
@@ -196,7 +196,7 @@ const views = {
       const charts = ["Connections", "Bytes per second", "Messages per second", "Queued bytes"].map(chart);
       const can = action => parts.data.actions.includes(action);
       const servers = table([
-        ["Server", s => s.addresses.join(", ") || "?", "text"], ["State", s => s.accepting ? "accepting" : "closed", "text"],
+        ["Server", s => make("a", { className: "row", href: `#connections?server=${s.id}`, text: s.addresses.join(", ") || "?" }), "text"], ["State", s => s.accepting ? "accepting" : "closed", "text"],
         ["Connections", s => count(s.sessions)], ["New/s", s => count(perSecond(parts.before, parts.data, s, "accepted"))],
         ["Turned away", s => count(s.rejected + s.refused + s.shed)], ["Messages/s", s => count(perSecond(parts.before, parts.data, s, "messagesReceived"))],
         ["In/s", s => bytes(perSecond(parts.before, parts.data, s, "bytesReceived"))], ["Out/s", s => bytes(perSecond(parts.before, parts.data, s, "bytesSent"))],
@@ -243,7 +243,8 @@ const views = {
       fill(p.loops, loopsOf(data, before), l => l.key);
       fill(p.slow, data.engines.flatMap(e => e.servers.flatMap(s => s.slowest)).sort((a, b) => b.bytesPending - a.bytesPending).slice(0, 10), s => s.id);
       set(p.engine, data.engines.map(e => `Process ${e.pid}, ${e.engine.kind} (${e.engine.reason}); ${bytes(e.engine.mailboxBytes)} in mailboxes, `
-        + `${count(e.engine.sendsRefused)} sends and ${count(e.engine.broadcastsRefused)} broadcasts refused, ${count(e.engine.userExceptions)} exceptions.`).join(" "));
+        + `${count(e.engine.sendsRefused)} sends and ${count(e.engine.broadcastsRefused)} broadcasts refused, ${count(e.engine.userExceptions)} exceptions.`).join(" ")
+        + (data.serversOfOtherEngines ? ` Servers of other engines that are not shown: ${data.serversOfOtherEngines}. Name their engines in DashboardOptions.Engines.` : ""));
     },
   },
 
@@ -278,7 +279,7 @@ const views = {
   connection: {
     build(main) {
       const title = make("h2"), list = make("dl"), buttons = make("div", { className: "tools" });
-      const target = () => parts.data.id, ask = (action, text) => act(action, target(), text);
+      const target = () => parts.data.id.toString(16), ask = (action, text) => act(action, target(), text);
       const close = make("button", { type: "button", className: "risky", text: "Close", onclick: () => ask("disconnect", "Close this connection? Queued data is sent first.") });
       const abort = make("button", { type: "button", className: "risky", text: "Reset", onclick: () => ask("abort", "Reset this connection? Queued data is lost.") });
       buttons.append(close, abort);
@@ -315,7 +316,7 @@ const views = {
       const filter = filterBox("Filter by name (/)"), pages = pager(), clusters = make("p", { className: "soft" });
       const list = table([
         ["Group", g => make("a", { className: "row", text: g.name, href: "#connections?" + new URLSearchParams(g.node ? { group: g.name, node: g.node } : { group: g.name, server: g.server }) }), "text"],
-        ["Members", g => count(g.members)], ["Of", g => g.node ? `cluster, node ${g.node}` : addressOf(parts.data, g.server), "text"],
+        ["Members", g => count(g.members)], ["Of", g => g.node ? `cluster ${g.node}` : addressOf(parts.data, g.server), "text"],
         ["Members by loop or node", g => g.nodes ? g.nodes.map(n => `${n.node}: ${count(n.members)}`).join(", ") : g.loops.map(count).join(" + "), "text wide"],
         ["", g => g.isCongested ? "congested" : "", "text"],
       ], { label: "Groups" });
@@ -325,7 +326,9 @@ const views = {
     show(p, data) {
       p.pages.show(data);
       fill(p.list, data.rows, g => JSON.stringify([g.node, g.server, g.name]));
-      set(p.clusters, data.clusters.map(c => `Node ${c.node}: ${c.state}${c.reason ? `, ${c.reason}` : ""}.`).join(" "));
+      set(p.clusters, data.clusters.map(c => `Node ${c.node}: ${c.state}${c.reason ? `, ${c.reason}` : ""}.`
+        + (c.hasPresence ? "" : " Members of other nodes are not counted: set ClusterOptions.PresenceInterval.")).join(" ")
+        + (data.rows.length || place().query.get("filter") ? "" : " There are no groups of Server.Groups or of a cluster. A group made by new SessionGroup() is named at its members."));
     },
   },
 

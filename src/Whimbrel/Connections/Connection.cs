@@ -362,6 +362,19 @@ internal sealed partial class Connection : Resident, IMailboxReceiver
         while (_memberships is { Count: > 0 } memberships) memberships[^1].Shard.Remove(this);
     }
 
+    /// <summary>
+    /// Adds the connected sessions of clients on a loop to a list. Any thread; sessions that begin or end in the
+    /// meantime may or may not be included. Visits every connection of the loop.
+    /// </summary>
+    internal static void AddClientSessions(Loop loop, List<Session> target)
+    {
+        foreach (Resident? resident in loop.Residents)
+        {
+            if (resident is Connection { _driver.Session: { Server: null, IsConnected: true } session })
+                target.Add(session);
+        }
+    }
+
     // ------------------------------------------------------------------ for the loop
 
     internal override long BytesPending => Outbound.BytesPending;

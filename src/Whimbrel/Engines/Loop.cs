@@ -196,8 +196,7 @@ public abstract partial class Loop
         get
         {
             long sum = 0;
-            // The array may be outdated; an ended connection in it has nothing pending.
-            foreach (Resident? resident in Volatile.Read(ref _residents))
+            foreach (Resident? resident in Residents)
             {
                 if (resident is not null) sum += resident.BytesPending;
             }
@@ -205,6 +204,11 @@ public abstract partial class Loop
             return sum;
         }
     }
+
+    /// <summary>
+    /// Handles by slot. Any thread; may be outdated: an ended connection in it has nothing pending and no session.
+    /// </summary>
+    internal ReadOnlySpan<Resident?> Residents => Volatile.Read(ref _residents);
 
     internal int ResidentCount => _usedSlots - _freeSlots.Count;
 

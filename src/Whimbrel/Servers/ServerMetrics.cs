@@ -30,6 +30,9 @@ internal static class ServerMetrics
 
     internal static void ServerStopped(Server.Host server) => s_servers.TryRemove(server, out _);
 
+    /// <summary>Number of servers of all engines that are started or stopping.</summary>
+    internal static int ServerCount => s_servers.Count;
+
     /// <summary>Returns the servers of an engine that are started or stopping.</summary>
     internal static List<Server.Host> ServersOf(Engine engine) => [.. s_servers.Keys.Where(
         host => ReferenceEquals(host.Engine, engine))];
