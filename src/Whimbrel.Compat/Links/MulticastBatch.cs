@@ -9,8 +9,9 @@ namespace Whimbrel.Compat.Links;
 /// sessions or ends it, and at <see cref="MostBytes"/>. Any thread may use it; no user code runs under the lock.
 /// </summary>
 /// <remarks>
-/// A loop does not send a batch itself but asks the thread pool. What a loop sends passes messages of other threads that
-/// follow a pending join of a group, such as the answer to a WebSocket handshake, and a batch may be newer than these.
+/// A loop does not send a batch itself but asks the thread pool. What a loop sends passes messages of other threads
+/// that follow a pending join of a group, such as the answer to a WebSocket handshake, and a batch may be newer than
+/// these.
 /// </remarks>
 internal sealed class MulticastBatch
 {
