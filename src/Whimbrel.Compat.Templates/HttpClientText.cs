@@ -101,8 +101,8 @@ internal static class HttpClientText
             /// <summary>Sends a request{{how}}.</summary>
             /// <param name="request">Request to send. Its bytes are copied.</param>
             /// <returns>{{gives}}</returns>
-            public {{result}} SendRequest{{a}}(HttpRequest request) => _http.Report(request, Address, Port, UsualPort) ? Send{{a}}(request.Cache.AsSpan()) : default;
+            public {{result}} SendRequest{{a}}(HttpRequest request) => _http.Report(request, Address, Port, UsualPort) ? Send{{a}}(request.Cache.Data, request.Cache.Offset, request.Cache.Size) : default;
 
-        {{Members.Forms($"public {result} SendRequestBody{a}", $"Sends a part of a request's body{how}.", gives, $" => Send{a}(buffer);", text: "body")}}
+        {{Members.Each($"public {result} SendRequestBody{a}", $"Sends a part of a request's body{how}.", gives, (arguments, _) => $" => Send{a}({arguments});")}}
         """;
 }

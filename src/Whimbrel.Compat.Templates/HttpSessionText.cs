@@ -111,18 +111,18 @@ internal static class HttpSessionText
                 ArgumentNullException.ThrowIfNull(response);
                 if (!_http.TakesAnswers) return {{(result == "bool" ? "false" : "0")}};
                 _http.Dress(response);
-                {{result}} sent = Send{{a}}(response.Cache.AsSpan());
+                {{result}} sent = Send{{a}}(response.Cache.Data, response.Cache.Offset, response.Cache.Size);
                 _http.NoteAnswer(response);
                 return sent;
             }
 
-        {{Members.Forms($"public {result} SendResponseBody{a}", $"Sends a part of a response's body{how}.", gives, $$"""
+        {{Members.Each($"public {result} SendResponseBody{a}", $"Sends a part of a response's body{how}.", gives, (arguments, length) => $$"""
 
                 {
-                    {{result}} sent = Send{{a}}(buffer);
-                    _http.NoteBody(buffer.Length);
+                    {{result}} sent = Send{{a}}({{arguments}});
+                    _http.NoteBody({{length}});
                     return sent;
                 }
-            """, text: "body")}}
+            """)}}
         """;
 }

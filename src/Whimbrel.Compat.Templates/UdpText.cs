@@ -497,8 +497,8 @@ internal static class UdpText
             """;
     }
 
-    /// <summary>Returns the five overloads for bytes and text; four of them call the one with a span of
-    /// bytes.</summary>
+    /// <summary>Returns the five overloads for bytes and text. Each calls the one that the original calls, because
+    /// programs override them: text calls the one with an array, arrays call the one with a span.</summary>
     private static string Forms(string head, string summary, string returns, string body, string before = "")
     {
         string name = head.Split(' ').Last();
@@ -518,8 +518,9 @@ internal static class UdpText
             + $"{name}({pass}buffer.AsSpan(checked((int)offset), checked((int)size)));\n    }}\n"
             + Doc("buffer|Bytes to send. They are copied.") + $"    {head}({first}ReadOnlySpan<byte> buffer){body}\n"
             + Doc("text|Text to send as UTF-8.") + $"    {head}({first}string text)\n    {{\n        "
-            + $"ArgumentNullException.ThrowIfNull(text);\n        return {name}({pass}text.AsSpan());\n    }}\n"
-            + Doc("text|Text to send as UTF-8.") + $"    {head}({first}ReadOnlySpan<char> text)\n    {{\n        using "
-            + $"PooledText utf8 = new(text);\n        return {name}({pass}utf8.Span);\n    }}\n";
+            + $"ArgumentNullException.ThrowIfNull(text);\n        return {name}({pass}Encoding.UTF8.GetBytes(text));\n"
+            + "    }\n"
+            + Doc("text|Text to send as UTF-8.") + $"    {head}({first}ReadOnlySpan<char> text) => "
+            + $"{name}({pass}Encoding.UTF8.GetBytes(text.ToArray()));\n";
     }
 }

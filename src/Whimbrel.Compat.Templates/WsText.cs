@@ -43,7 +43,7 @@ internal static class WsText
                         if (session is Ws{{v.S}}Session { WebSocket.IsOpen: true } open) open.SendCloseAsync(status, buffer);
                     }
 
-                    return DisconnectAll();
+                    return base.DisconnectAll();
                 }
             """, "int status")}}
 
@@ -108,7 +108,7 @@ internal static class WsText
 
             private protected override bool IsUpgraded => WebSocket.IsOpen;
 
-            bool? IWsOwner.Queue(ReadOnlySpan<byte> head, ReadOnlySpan<byte> payload) => HasOwnSending ? null : QueueInPieces(head, payload);
+            bool? IWsOwner.Queue(ReadOnlySpan<byte> head, ReadOnlySpan<byte> payload) => QueueInPieces(head, payload);
 
         {{Closing("Close", "SendClose", "Disconnect")}}
 
@@ -171,7 +171,8 @@ internal static class WsText
                 ArgumentNullException.ThrowIfNull(response);
                 bool isRefusal = response.Status != 101;
                 if (isRefusal) response.Message.AddFirst("Connection", "close");
-                SendResponseAsync(response);
+                // Not sent by an override of SendAsync: the client would wait for its answer forever.
+                if (!SendResponseAsync(response)) Disconnect();
                 if (isRefusal) RefuseMore();
             }
 
@@ -238,7 +239,13 @@ internal static class WsText
                 WebSocket.ClearWsBuffers();
                 Request.Clear();
                 OnWsConnecting(Request);
-                if (Request.IsEmpty) return;
+                if (Request.IsEmpty)
+                {
+                    OnWsError("OnWsConnecting composed no request: call SetBegin, and set the headers of the upgrade.");
+                    DisconnectAsync();
+                    return;
+                }
+
                 Request.SetBody();
                 if (_isBlocking) SendRequest(Request);
                 else SendRequestAsync(Request);
@@ -404,11 +411,13 @@ internal static class WsText
         """;
 
     private static string Owner(string disconnect) => $$"""
-            bool IWsOwner.Queue(ReadOnlySpan<byte> bytes) => SendAsync(bytes);
+            // Not an override's: as in the original, frames do not pass it. One that sends its bytes as a message would
+            // call itself.
+            bool IWsOwner.Queue(ReadOnlySpan<byte> bytes) => base.SendAsync(bytes);
 
-            long IWsOwner.SendNow(ReadOnlySpan<byte> bytes) => Send(bytes);
+            long IWsOwner.SendNow(ReadOnlySpan<byte> bytes) => base.Send(bytes);
 
-            long IWsOwner.ReceiveNow(byte[] buffer, long offset, long size) => Receive(buffer, offset, size);
+            long IWsOwner.ReceiveNow(byte[] buffer, long offset, long size) => base.Receive(buffer, offset, size);
 
             // A peer that breaks a rule gets a close frame with the status, and nothing more is read from it.
             private void ReceiveFrames(byte[] buffer, long offset, long size)

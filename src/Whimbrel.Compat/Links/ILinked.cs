@@ -26,6 +26,12 @@ internal interface ILinked
 
     void TellError(SocketError error);
 
+    /// <summary>Calls the virtual Disconnect of the class, if the original calls it for an end by the peer or an
+    /// error.</summary>
+    void CallDisconnect()
+    {
+    }
+
     /// <summary>True if the user may keep the array of each TellReceived, which then has the exact length.</summary>
     bool KeepsArrays => false;
 

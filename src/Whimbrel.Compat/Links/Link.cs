@@ -52,6 +52,8 @@ internal sealed class Link
     private bool _isTls, _hasFailed;
     private bool _isSync; // the connect attempt is a call of Connect
     private bool _wasUp, _toldDisconnecting; // of this connection; written on the thread of its callbacks
+    private bool _isLeaving; // a callback of the end calls the user's Disconnect
+    private int _isUsed; // a connection of the server has it
     private Session? _last; // the last connection: keeps its counters and end points
     private string? _failure; // why this connection has ended
     private LinkedSocket? _socket; // under the gate
@@ -139,6 +141,23 @@ internal sealed class Link
     private bool IsTelling => ReferenceEquals(t_telling, this);
 
     // ------------------------------------------------------------------ callbacks, called by the bridge
+
+    /// <summary>Takes the session of a server for a new connection. False while another connection has it.</summary>
+    internal bool TryUse()
+    {
+        if (Interlocked.Exchange(ref _isUsed, 1) != 0) return false;
+        Reset(isManual: false); // programs may return the object of an ended connection again
+        return true;
+    }
+
+    private void Reset(bool isManual)
+    {
+        _wasUp = _toldDisconnecting = _hasFailed = _isTls = false;
+        _failure = null;
+        Volatile.Write(ref _last, null);
+        lock (_gate) _socket = null;
+        _inbox.Begin(isManual);
+    }
 
     internal void Accepted(Session bridge)
     {
@@ -233,6 +252,7 @@ internal sealed class Link
         if (limit > 0 && next > limit)
         {
             _owner.TellError(SocketError.NoBufferSpaceAvailable);
+            _owner.CallDisconnect();
             Disconnect(waits: false);
             return;
         }
@@ -259,7 +279,23 @@ internal sealed class Link
     {
         if (!ReferenceEquals(_bridge, bridge)) return;
         TellFailure(reason);
+        CallDisconnect();
         BeginEnd();
+    }
+
+    // Programs override Disconnect to notice each end. Here it only calls Disconnecting: the connection is ending.
+    private void CallDisconnect()
+    {
+        if (!_isConnected) return;
+        _isLeaving = true;
+        try
+        {
+            _owner.CallDisconnect();
+        }
+        finally
+        {
+            _isLeaving = false;
+        }
     }
 
     internal void Down(Session bridge, CloseReason reason)
@@ -355,6 +391,7 @@ internal sealed class Link
         finally
         {
             _server?.Forget(this);
+            Volatile.Write(ref _isUsed, 0);
             Interlocked.Decrement(ref _ends);
             Interlocked.Exchange(ref _ready, null)?.TrySetResult(false);
             Interlocked.Exchange(ref _connectAfterEnd, null)?.Invoke();
@@ -569,6 +606,7 @@ internal sealed class Link
         long count = Receive(buffer, offset, size, TimeSpan.FromMilliseconds(timeout));
         if (count > 0 || size == 0 || !_isConnected || !ReferenceEquals(_bridge, bridge)) return count;
         _owner.TellError(SocketError.TimedOut);
+        _owner.CallDisconnect();
         Disconnect();
         return 0;
     }
@@ -645,6 +683,12 @@ internal sealed class Link
         {
             if (_isConnecting && _server is null) GiveUpConnect();
             return false;
+        }
+
+        if (_isLeaving && IsTelling)
+        {
+            BeginEnd();
+            return true;
         }
 
         FlushMulticasts();
@@ -761,6 +805,9 @@ internal sealed class Link
     private Task<bool>? Connect(Func<Func<Session>, Client> make, bool isSync)
     {
         TaskCompletionSource<bool>? ready = null;
+        // The callback that connects has disconnected before. Its end, which would be reported after it, is reported
+        // now, because this call waits.
+        if (isSync && IsTelling && !_isConnected && _bridge is { } ended) EndAfterCallback(ended);
         lock (_gate)
         {
             if (_isConnected || _isConnecting) return null;
@@ -789,12 +836,8 @@ internal sealed class Link
         // Not earlier, because the end of the previous connection completes the task that it finds.
         Volatile.Write(ref _ready, ready);
         _isSync = ready is not null;
-        _wasUp = _toldDisconnecting = _hasFailed = _isTls = false;
-        _failure = null;
         _isConnecting = true;
-        Volatile.Write(ref _last, null);
-        lock (_gate) _socket = null;
-        _inbox.Begin(isManual: ready is not null);
+        Reset(isManual: ready is not null);
         try
         {
             Tell(LinkEvent.Connecting);

@@ -22,6 +22,15 @@ internal sealed class LinkedSocket : Socket
         _session = session;
         _ = LocalEndPoint;
         _ = RemoteEndPoint;
+        Unblock(session);
+    }
+
+    // Programs call Socket.Send, which waits. A Socket over a non-blocking descriptor throws there, until both are set:
+    // .NET then waits for the descriptor itself. Those of io_uring are blocking, and must remain so.
+    private void Unblock(Session session)
+    {
+        if (session.Loop is { Engine.Kind: not EngineKind.Uring }) Blocking = false;
+        Blocking = true;
     }
 
     private LinkedSocket(AddressFamily family, SocketType type, ProtocolType protocol)

@@ -220,6 +220,9 @@ internal sealed class ServerLink(ILinkedServer owner)
     internal Link Create()
     {
         Link link = owner.Create();
+        if (!link.TryUse())
+            throw new InvalidOperationException($"{OwnerName}.CreateSession returned a session that has a connection. "
+                + "Return a new session for each connection.");
         Interlocked.Increment(ref _listVersion);
         if (link.Owner.SendLimit > 0) _isLimited = true;
         return link;

@@ -31,6 +31,7 @@ internal sealed class HttpServing(IHttpServed session, HttpOptions limits) : Htt
 {
     // A thread has one parser for its connections, so an idle connection has none.
     [ThreadStatic] private static HttpMessageReader? t_spare;
+    [ThreadStatic] private static HttpOptions? t_spareLimits;
 
     private HttpMessageReader? _reader;
     private long _owed;
@@ -71,15 +72,14 @@ internal sealed class HttpServing(IHttpServed session, HttpOptions limits) : Htt
         else if (_reader is { IsInMessage: false, Failure: null } reader && !HasUnread)
         {
             _reader = null;
-            if (ReferenceEquals(limits, HttpLimits.OfServers)) t_spare ??= reader;
+            if (t_spare is null || !ReferenceEquals(limits, t_spareLimits)) (t_spare, t_spareLimits) = (reader, limits);
         }
     }
 
     private HttpMessageReader TakeReader()
     {
         bool requireHost = CompatOptions.RequireHost;
-        if (!ReferenceEquals(limits, HttpLimits.OfServers) || t_spare is not { } spare
-            || spare.RequireHost != requireHost)
+        if (!ReferenceEquals(limits, t_spareLimits) || t_spare is not { } spare || spare.RequireHost != requireHost)
             return new HttpMessageReader(limits) { RequireHost = requireHost };
         t_spare = null;
         return spare;

@@ -8,7 +8,7 @@ internal interface IWsOwner
     bool Queue(ReadOnlySpan<byte> bytes);
 
     /// <summary>Queues two pieces as one message.</summary>
-    /// <returns>Null if the bytes must be one piece, because an override sees them.</returns>
+    /// <returns>Null if the bytes must be one piece, because a client masks them.</returns>
     bool? Queue(ReadOnlySpan<byte> head, ReadOnlySpan<byte> payload) => null;
 
     /// <summary>Sends bytes, and waits until the system has them.</summary>

@@ -40,8 +40,8 @@ public class WebSocket : IWebSocket
     /// <summary>Opcode of a pong.</summary>
     public const byte WS_PONG = 0x0A;
 
-    /// <summary>Largest message that is accepted.</summary>
-    internal const int MostMessageBytes = 16 * 1024 * 1024;
+    internal const int DefaultMessageBytes = 16 * 1024 * 1024;
+    internal const int MostMessageBytes = 1 << 30; // that of the native reader
 
     private const int MostKeptBytes = 256 * 1024;
     private const int NonceBytes = 16;
@@ -178,11 +178,14 @@ public class WebSocket : IWebSocket
     private void Open(bool isClient)
     {
         _isClient = isClient;
-        _reader = new WebSocketMessageReader(ofClient: !isClient, MostMessageBytes);
+        _reader = MakeReader(!isClient);
         _isClosing = false;
         _isOpen = true;
         (_owner as IWsOwner)?.Opened();
     }
+
+    private static WebSocketMessageReader MakeReader(bool ofClient) =>
+        new(ofClient, CompatOptions.WebSocketMessageLimitBytes);
 
     private static string? AcceptFor(string key)
     {
@@ -260,7 +263,7 @@ public class WebSocket : IWebSocket
         if (buffer is null || size == 0 || Verdict is not null) return;
         if (offset < 0 || size < 0 || offset > buffer.Length || size > buffer.Length - offset)
             throw new ArgumentException("The part is not all in the array.", nameof(size));
-        _reader ??= new WebSocketMessageReader(ofClient: !_isClient, MostMessageBytes);
+        _reader ??= MakeReader(!_isClient);
         Span<byte> bytes = buffer.AsSpan((int)offset, (int)size);
         if (_unread.IsEmpty)
         {

@@ -120,6 +120,32 @@ public sealed class SocketTests
         Assert.NotNull(client.Socket);
     }
 
+    // Programs send by Socket.Send, past the queue. It waits for a peer that is slow, like that of a blocking socket.
+    [Theory]
+    [MemberData(nameof(Cases))]
+    public async Task Socket_Send_of_user_code_sends_all_of_its_bytes(EngineKind kind, Scheduling callbacks)
+    {
+        await using OnEngine engine = await OnEngine.StartAsync(kind, callbacks);
+        byte[] much = new byte[8 * 1024 * 1024];
+        Log log = new();
+        using RecordingServer server = new(log)
+        {
+            Make = own => new RecordingSession(own) { AtReceived = (x, _) => log.Add($"sent {x.Socket.Send(much)}") },
+        };
+        Assert.True(server.Start());
+        using Socket peer = Cost.Connect(server.Chosen);
+        peer.Send("x"u8);
+        byte[] buffer = new byte[1 << 20];
+        for (int left = much.Length; left > 0;)
+        {
+            int count = peer.Receive(buffer);
+            Assert.NotEqual(0, count);
+            left -= count;
+        }
+
+        log.Until($"sent {much.Length}");
+    }
+
     private sealed class OwnSocket(int port) : TcpClient(IPAddress.Loopback, port)
     {
         internal Socket? Made { get; private set; }

@@ -46,6 +46,29 @@ public sealed class SslTests
     }
 
     [Fact]
+    public void A_handshake_takes_at_most_the_StallTimeout()
+    {
+        using SendRules rules = new(TimeSpan.FromMilliseconds(300), CompatOptions.SendBudgetBytes);
+        Log log = new();
+        using Server server = new(new SslContext(SslProtocols.Tls13, Certificate), log);
+        Assert.True(server.Start());
+        using Socket silent = Cost.Connect(server.Chosen);
+        log.Until("server: disconnected");
+    }
+
+    [Theory]
+    [InlineData(60, 60)]
+    [InlineData(0, 600)]
+    [InlineData(3600, 600)]
+    public void Without_a_StallTimeout_a_handshake_has_the_longest_time(int stallSeconds, int seconds)
+    {
+        using SendRules rules = new(TimeSpan.FromSeconds(stallSeconds), CompatOptions.SendBudgetBytes);
+        SslContext context = new(SslProtocols.Tls13, Certificate);
+        Assert.Equal(seconds, Links.TlsMap.ForServer(this, context).HandshakeTimeout.TotalSeconds);
+        Assert.Equal(seconds, Links.TlsMap.ForClient(this, context, "localhost").HandshakeTimeout.TotalSeconds);
+    }
+
+    [Fact]
     public async Task Data_queued_before_Disconnect_arrives_over_TLS_too()
     {
         using PartingServer server = new(new SslContext(SslProtocols.Tls13, Certificate), new Log());

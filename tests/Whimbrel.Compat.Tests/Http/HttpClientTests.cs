@@ -155,14 +155,15 @@ public sealed class HttpClientTests
         using Asking client = new(script.Port);
         script.Play("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No Content\r\n\r\nHTTP/1.1 304 Not "
             + "Modified\r\nContent-Length: 5\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n"
+            + "HTTP/1.1 777\r\nContent-Length: 0\r\n\r\n"
             + "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\n\r\nHTTP/1.1 200 "
-            + "OK\r\n\r\nto the end", thenClose: true, requests: 5);
+            + "OK\r\n\r\nto the end", thenClose: true, requests: 6);
         Assert.True(client.ConnectAsync());
         WebHost.Until(() => client.IsConnected);
-        foreach (string method in (string[])["PUT", "GET", "HEAD", "GET", "GET"])
+        foreach (string method in (string[])["PUT", "GET", "HEAD", "GET", "GET", "GET"])
             Assert.True(client.SendRequestAsync(client.Request.SetBegin(method, "/").SetBody()));
         WebHost.Until(() => client.Told.Contains("gone"));
-        Assert.Equal(["204 ", "304 ", "200 ", "200 abc", "200 to the end", "gone"], client.Told);
+        Assert.Equal(["204 ", "304 ", "200 ", "777 ", "200 abc", "200 to the end", "gone"], client.Told);
         Assert.Contains(string.Create(CultureInfo.InvariantCulture,
             $"PUT / HTTP/1.1\r\nHost: 127.0.0.1:{script.Port}\r\n"), script.Heard, StringComparison.Ordinal);
     }

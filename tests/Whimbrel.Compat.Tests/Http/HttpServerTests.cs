@@ -56,10 +56,10 @@ public sealed class HttpServerTests
     public void H1_a_header_without_end_ends_at_its_limit()
     {
         using WebHost host = new();
-        Assert.StartsWith("HTTP/1.1 431 ", host.Ask("GET / HTTP/1.1\r\nHost: h\r\nX: " + new string('x', 20_000)),
+        Assert.StartsWith("HTTP/1.1 431 ", host.Ask("GET / HTTP/1.1\r\nHost: h\r\nX: " + new string('x', 70_000)),
             StringComparison.Ordinal);
         Assert.StartsWith("HTTP/1.1 431 ", host.Ask("GET / HTTP/1.1\r\nHost: h\r\n"
-            + string.Concat(Enumerable.Range(0, 200).Select(static i => $"X{i}: 1\r\n"))), StringComparison.Ordinal);
+            + string.Concat(Enumerable.Range(0, 1001).Select(static i => $"X{i}: 1\r\n"))), StringComparison.Ordinal);
     }
 
     [Theory]
@@ -269,6 +269,10 @@ public sealed class HttpServerTests
                 StringComparison.Ordinal);
             Assert.EndsWith("\r\n\r\nspace", both, StringComparison.Ordinal);
             Assert.Contains("cached /a%20b.txt", host.Told);
+            host.RemoveStaticContent(folder);
+            // The header that the original sends for each whole minute.
+            host.AddStaticContent(folder, timeout: TimeSpan.Zero);
+            Assert.Contains("max-age=0\r\n", host.Ask("GET /index.html HTTP/1.0\r\n\r\n"), StringComparison.Ordinal);
             Assert.EndsWith("GET /nothing ", host.Ask("GET /nothing HTTP/1.0\r\n\r\n"), StringComparison.Ordinal);
             host.ClearStaticContent();
             Assert.EndsWith("GET /index.html ", host.Ask("GET /index.html HTTP/1.0\r\n\r\n"), StringComparison.Ordinal);
