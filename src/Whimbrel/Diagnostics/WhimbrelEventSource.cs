@@ -3,18 +3,13 @@ using System.Diagnostics.Tracing;
 namespace Whimbrel.Diagnostics;
 
 /// <summary>
-/// The event source "Whimbrel": diagnostic events, started engines (shortly after their start), and counters. Disabled
-/// unless a listener is active.
+/// The event source "Whimbrel": diagnostic events, and started engines (shortly after their start). Disabled unless a
+/// listener is active.
 /// </summary>
 [EventSource(Name = "Whimbrel")]
 internal sealed class WhimbrelEventSource : EventSource
 {
     internal static readonly WhimbrelEventSource Log = new();
-
-    // tidy: allowed because it is set once, and read by listeners
-    private static Func<int> s_countLoops = static () => 0;
-
-    private PollingCounter? _loops;
 
     private WhimbrelEventSource() => Made.IsMade = true;
 
@@ -29,17 +24,6 @@ internal sealed class WhimbrelEventSource : EventSource
 
     [Event(2, Level = EventLevel.Informational)]
     public void EngineStarted(string engine, string reason, int loops) => WriteEvent(2, engine, reason, loops);
-
-    /// <summary>Sets the function of a counter of higher layers.</summary>
-    [NonEvent]
-    internal static void CountLoopsBy(Func<int> count) => s_countLoops = count;
-
-    /// <summary>
-    /// Called by the runtime before it passes commands to the counters of a source that exists: counters created later,
-    /// for loops, then join them.
-    /// </summary>
-    protected override void OnEventCommand(EventCommandEventArgs command) =>
-        _loops ??= new PollingCounter("loops", this, static () => s_countLoops()) { DisplayName = "loops" };
 
     /// <summary>A separate type, because reading a static field of the source would create the source.</summary>
     private static class Made

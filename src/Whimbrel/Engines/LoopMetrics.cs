@@ -12,31 +12,17 @@ internal static class LoopMetrics
     private static readonly ConcurrentDictionary<Loop, KeyValuePair<string, object?>[]> s_loops = new();
     private static int s_isMade;
 
-    /// <summary>Loops of running engines, except engines in memory.</summary>
-    internal static ICollection<Loop> Loops => s_loops.Keys;
-
     internal static void EngineStarted(Engine engine)
     {
         foreach (Loop loop in engine.Loops)
             s_loops[loop] = [new("whimbrel.engine", engine.KindName), new("whimbrel.loop", loop.Index)];
         WhimbrelMeter.MakeOnce(ref s_isMade, Make);
-        UpdateEventCounters();
     }
 
     internal static void EngineStopped(Engine engine)
     {
-        bool hadSome = false;
-        foreach ((Loop loop, _) in s_loops)
-        {
-            if (ReferenceEquals(loop.Engine, engine)) hadSome |= s_loops.TryRemove(loop, out _);
-        }
-
-        if (hadSome) UpdateEventCounters();
+        foreach (Loop loop in engine.Loops) s_loops.TryRemove(loop, out _);
     }
-
-    /// <summary>Runs on the pool, because it takes locks of the runtime under which listeners are called.</summary>
-    private static void UpdateEventCounters() =>
-        ThreadPool.UnsafeQueueUserWorkItem(static _ => LoopEventCounters.Update(), null);
 
     private static void Make()
     {
