@@ -18,7 +18,8 @@ namespace Whimbrel;
 /// <param name="MessagesSent">Number of queued sends (Send, SendAsync, Commit; without empty ones and broadcasts), or
 /// null without <see cref="ConnectionOptions.CountSends"/>.</param>
 /// <param name="TlsHandshakes">Number of successful TLS handshakes.</param>
-/// <param name="TlsResumed">Number of those handshakes that resumed an earlier session.</param>
+/// <param name="TlsResumed">Number of those handshakes that resumed an earlier session, as far as it is known
+/// (<see cref="TlsInfo.IsResumed"/>).</param>
 /// <param name="TlsFailed">Number of TLS handshakes that failed, timed out or exceeded a limit.</param>
 /// <param name="TlsShaking">Number of TLS handshakes in progress, including those that wait for a ClientHello.</param>
 /// <param name="TlsSilent">Number of accepted connections among these without a complete ClientHello.</param>

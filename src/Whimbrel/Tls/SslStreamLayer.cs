@@ -120,7 +120,6 @@ internal sealed unsafe class SslStreamLayer : TlsLayer
                 : _ssl.NegotiatedApplicationProtocol.ToString(),
             ServerName = _name,
             PeerCertificate = _ssl.RemoteCertificate as X509Certificate2,
-            IsResumed = _wire.Watch.IsResumed ?? false,
             Provider = TlsProvider.Portable,
         };
         return TlsStep.Ready;

@@ -1,5 +1,4 @@
 using System.Buffers;
-using System.Buffers.Binary;
 using System.Threading.Tasks.Sources;
 
 namespace Whimbrel.Tls;
@@ -53,9 +52,6 @@ internal sealed unsafe class SslStreamWire : Stream, IValueTaskSource<int>
 
     /// <summary>True after the handshake: one record per read, with the <see cref="Guard"/>.</summary>
     internal bool StepsByRecord { get; set; }
-
-    /// <summary>Examines the first bytes of the ServerHello, of either side, to detect a resumed session.</summary>
-    internal SslStreamHelloWatch Watch { get; } = new();
 
     public override bool CanRead => true;
 
@@ -190,7 +186,6 @@ internal sealed unsafe class SslStreamWire : Stream, IValueTaskSource<int>
 
         ReadOnlySpan<byte> from = new(_input + _inputUsed, count);
         if (StepsByRecord) count = ToEndOfRecord(from);
-        else Watch.See(from, incoming: true);
         from[..count].CopyTo(wanted);
         _inputUsed += count;
         return count;
@@ -227,7 +222,6 @@ internal sealed unsafe class SslStreamWire : Stream, IValueTaskSource<int>
 
     private void Put(ReadOnlySpan<byte> bytes)
     {
-        if (!StepsByRecord) Watch.See(bytes, incoming: false);
         if (Output is { } output && _spill is null) bytes = bytes[output.Write(bytes)..];
         if (bytes.IsEmpty) return;
         int have = _spillEnd - _spillStart;

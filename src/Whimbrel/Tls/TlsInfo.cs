@@ -24,7 +24,10 @@ public sealed class TlsInfo
     /// </summary>
     public X509Certificate2? PeerCertificate { get; init; }
 
-    /// <summary>True if an earlier session was resumed, without an exchange of certificates.</summary>
+    /// <summary>
+    /// True if an earlier session was resumed, without an exchange of certificates. Always false with the provider
+    /// Portable, because SslStream does not report it.
+    /// </summary>
     public bool IsResumed { get; init; }
 
     /// <summary>Provider of the connection: Portable or OpenSsl.</summary>

@@ -851,6 +851,9 @@ public abstract class TlsLayerSuite
 
     // ------------------------------------------------------------------ resumption
 
+    /// <summary>Whether one of the two providers reports a resumed session: SslStream does not.</summary>
+    private protected virtual bool ReportsResumption => true;
+
     [Theory]
     [InlineData(SslProtocols.Tls12)]
     [InlineData(SslProtocols.Tls13)]
@@ -872,15 +875,16 @@ public abstract class TlsLayerSuite
             {
                 using TlsPair pair = new TlsPair(server, client, host).Shake();
                 pair.Talk();
-                Assert.Equal(pair.Client.Layer!.Info.IsResumed, pair.Server.Layer!.Info.IsResumed);
-                resumed |= pair.Server.Layer.Info.IsResumed;
-                if (i == 0) Assert.False(pair.Server.Layer.Info.IsResumed);
+                TlsInfo[] both = [pair.Client.Layer!.Info, pair.Server.Layer!.Info];
+                resumed |= both.Any(static info => info.IsResumed);
+                if (i == 0) Assert.False(resumed);
+                Assert.DoesNotContain(both, static info => info.IsResumed && info.Provider == TlsProvider.Portable);
                 pair.Client.CloseNotify();
                 pair.Server.CloseNotify();
                 pair.Move();
             }
 
-            Assert.Equal(allowed, resumed);
+            Assert.Equal(allowed && ReportsResumption, resumed);
         }
     }
 
