@@ -571,25 +571,10 @@ public sealed partial class DatagramSocket : IAsyncDisposable
                 "multicast.md"));
         }
 
-        Completion<bool> done = new(Engine);
-        SessionOrder.Begin(FinishAsync);
-        return done.PlainTask;
-
-        async Task FinishAsync()
-        {
-            try
-            {
-                await ChangeAsync(first, group, joins).ConfigureAwait(false);
-                done.SetResult(true);
-            }
-            catch (Exception e)
-            {
-                done.SetException(e);
-            }
-        }
+        return SessionOrder.Begin(new StopWait<bool>(Engine), () => ChangeAsync(first, group, joins)).PlainTask;
     }
 
-    private static async ValueTask ChangeAsync(LoopSocket resident, MulticastGroup group, bool joins)
+    private static async ValueTask<bool> ChangeAsync(LoopSocket resident, MulticastGroup group, bool joins)
     {
         int index = await InterfaceLookup.FindAsync(resident.Loop.Engine, group.Interface).ConfigureAwait(false);
         Completion<bool> changed = new(resident.Loop.Engine);
@@ -599,7 +584,7 @@ public sealed partial class DatagramSocket : IAsyncDisposable
             : static (_, r, a, i) => ((GroupChange)a!).Leave((LoopSocket)r!, (int)i);
         if (!resident.Loop.PostControl(action, resident, new GroupChange(group, changed), index))
             throw resident.Loop.Engine.EndedError();
-        await task.ConfigureAwait(false);
+        return await task.ConfigureAwait(false);
     }
 
     private sealed record GroupChange(MulticastGroup Group, Completion<bool> Done)

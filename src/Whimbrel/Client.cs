@@ -198,23 +198,12 @@ public partial class Client : IAsyncDisposable
     /// <param name="cancellationToken">Cancels the connect; the disconnect continues.</param>
     public ValueTask<Session> ReconnectAsync(CancellationToken cancellationToken = default)
     {
-        Completion<Session> done = new(Engine);
         StopWait<bool>? ended = BeginDisconnect();
-        SessionOrder.Begin(FinishAsync);
-        return done.Task;
-
-        async Task FinishAsync()
+        return SessionOrder.Begin(new StopWait<Session>(Engine), async () =>
         {
-            try
-            {
-                if (ended is not null) await ended.PlainTask.ConfigureAwait(false);
-                done.SetResult(await ConnectAsync(cancellationToken).ConfigureAwait(false));
-            }
-            catch (Exception e)
-            {
-                done.SetException(e);
-            }
-        }
+            if (ended is not null) await ended.PlainTask.ConfigureAwait(false);
+            return await ConnectAsync(cancellationToken).ConfigureAwait(false);
+        }).Task;
     }
 
     // ------------------------------------------------------------------ disconnecting

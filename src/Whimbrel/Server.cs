@@ -245,8 +245,11 @@ public partial class Server : IAsyncDisposable
     {
         Engine.CheckWait(timeout);
         Engine engine = Engine;
-        StopWait<bool> done = new(engine);
-        SessionOrder.Begin(FinishAsync);
+        StopWait<bool> done = SessionOrder.Begin(new StopWait<bool>(engine), async () =>
+        {
+            await StartCoreAsync(CancellationToken.None).ConfigureAwait(false);
+            return true;
+        });
         if (done.SignalWhenCompleted() is { } signal && !engine.Block(signal, timeout))
         {
             BeginStop(TimeSpan.Zero);
@@ -256,19 +259,6 @@ public partial class Server : IAsyncDisposable
         }
 
         done.GetResult(done.Version);
-
-        async Task FinishAsync()
-        {
-            try
-            {
-                await StartCoreAsync(CancellationToken.None).ConfigureAwait(false);
-                done.TryEnd(true);
-            }
-            catch (Exception e)
-            {
-                done.TryFail(e);
-            }
-        }
     }
 
     /// <summary>
@@ -449,11 +439,9 @@ public partial class Server : IAsyncDisposable
             _isHolding = false;
         }
 
-        Completion<bool> done = new(Engine);
-        SessionOrder.Begin(FinishAsync);
-        return done.PlainTask;
+        return SessionOrder.Begin(new StopWait<bool>(Engine), AcceptAsync).PlainTask;
 
-        async Task FinishAsync()
+        async ValueTask<bool> AcceptAsync()
         {
             List<Listener> opened = [];
             try
@@ -463,8 +451,7 @@ public partial class Server : IAsyncDisposable
                     await TellAsync(held, static (_, l, told, _) => TellAccept((Listener)l!, (Completion<bool>)told!))
                         .ConfigureAwait(false);
                     BeginAccepting(host, version, []);
-                    done.SetResult(true);
-                    return;
+                    return true;
                 }
 
                 // Listeners that a stop has not closed yet would block the addresses.
@@ -472,13 +459,13 @@ public partial class Server : IAsyncDisposable
                 host.RenewAcceptLimit();
                 await ListenAsync(Engine, host, _bound, opened, accepts: true).ConfigureAwait(false);
                 BeginAccepting(host, version, opened);
-                done.SetResult(true);
+                return true;
             }
-            catch (Exception e)
+            catch
             {
                 await CloseAsync(opened, drain: false).ConfigureAwait(false);
                 lock (_gate) _isOpening = false;
-                done.SetException(e);
+                throw;
             }
         }
     }
@@ -563,22 +550,11 @@ public partial class Server : IAsyncDisposable
     public ValueTask StopAcceptingAsync()
     {
         AcceptNoMore();
-        Completion<bool> done = new(Engine);
-        SessionOrder.Begin(FinishAsync);
-        return done.PlainTask;
-
-        async Task FinishAsync()
+        return SessionOrder.Begin(new StopWait<bool>(Engine), async () =>
         {
-            try
-            {
-                await CloseListenersAsync(drain: true).ConfigureAwait(false);
-                done.SetResult(true);
-            }
-            catch (Exception e)
-            {
-                done.SetException(e);
-            }
-        }
+            await CloseListenersAsync(drain: true).ConfigureAwait(false);
+            return true;
+        }).PlainTask;
     }
 
     /// <summary>
@@ -709,24 +685,8 @@ public partial class Server : IAsyncDisposable
     /// <summary>
     /// Runs the work so that the awaiting code resumes where it was, also on a loop, and cannot block one.
     /// </summary>
-    private ValueTask<StopReport> Finish(Func<ValueTask<StopReport>> work)
-    {
-        StopWait<StopReport> done = new(Engine);
-        SessionOrder.Begin(FinishAsync);
-        return done.Task;
-
-        async Task FinishAsync()
-        {
-            try
-            {
-                done.TryEnd(await work().ConfigureAwait(false));
-            }
-            catch (Exception e)
-            {
-                done.TryFail(e);
-            }
-        }
-    }
+    private ValueTask<StopReport> Finish(Func<ValueTask<StopReport>> work) =>
+        SessionOrder.Begin(new StopWait<StopReport>(Engine), work).Task;
 
     /// <summary>
     /// Stops, and completes when that is done or the deadline has passed. The rest then continues in the background.
@@ -752,21 +712,9 @@ public partial class Server : IAsyncDisposable
         // Not on a loop's timer: that loop may be the blocked one.
         Deadline? cut =
             deadline > TimeSpan.Zero ? Engine.StartDeadline(deadline, static h => ((Host)h!).AbortAll(), host) : null;
-        StopWait<StopReport> done = new(Engine, deadline + Engine.StopGrace, wait => StopIsOverdue(host, wait));
-        SessionOrder.Begin(FinishAsync);
-        return done;
-
-        async Task FinishAsync()
-        {
-            try
-            {
-                done.TryEnd(await StopCoreAsync(host, isFirst, deadline, cut).ConfigureAwait(false));
-            }
-            catch (Exception e)
-            {
-                done.TryFail(e);
-            }
-        }
+        return SessionOrder.Begin(
+            new StopWait<StopReport>(Engine, deadline + Engine.StopGrace, wait => StopIsOverdue(host, wait)),
+            () => StopCoreAsync(host, isFirst, deadline, cut));
     }
 
     private async ValueTask<StopReport> StopCoreAsync(Host host, bool isFirst, TimeSpan deadline, Deadline? cut)
@@ -832,23 +780,13 @@ public partial class Server : IAsyncDisposable
             deadline = _isOverdue ? TimeSpan.Zero : StopLimit;
         }
 
-        StopWait<bool> done = new(Engine);
-        SessionOrder.Begin(FinishAsync);
-        return done.PlainTask;
-
-        async Task FinishAsync()
+        return SessionOrder.Begin(new StopWait<bool>(Engine), async () =>
         {
-            try
-            {
-                StopReport report = await StopWithin(deadline).ConfigureAwait(false);
-                if (report.IsComplete) done.TryEnd(true);
-                else done.TryFail(Engine.OverdueError("The server has not ended", report.Unfinished));
-            }
-            catch (Exception e)
-            {
-                done.TryFail(e);
-            }
-        }
+            StopReport report = await StopWithin(deadline).ConfigureAwait(false);
+            return report.IsComplete
+                ? true
+                : throw Engine.OverdueError("The server has not ended", report.Unfinished);
+        }).PlainTask;
     }
 
     // ------------------------------------------------------------------ sessions

@@ -62,6 +62,29 @@ internal static class SessionOrder
         PoolSession.Exchange(left);
     }
 
+    /// <summary>
+    /// Starts work whose result or exception completes <paramref name="done"/>, unless its deadline did. Returns it.
+    /// </summary>
+    internal static StopWait<T> Begin<T>(StopWait<T> done, Func<ValueTask<T>> work)
+    {
+        Begin(FinishAsync);
+        return done;
+
+        // tidy: allowed because starts and stops are rare
+        async Task FinishAsync()
+        {
+            try
+            {
+                // tidy: allowed because starts and stops are rare
+                done.TryEnd(await work().ConfigureAwait(false));
+            }
+            catch (Exception e)
+            {
+                done.TryFail(e);
+            }
+        }
+    }
+
     // tidy: allowed because it runs only where a callback on the pool has to wait
     private static async Task FollowAsync<T>(ValueTask<T> work, Completion<T> done)
     {
