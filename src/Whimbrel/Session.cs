@@ -856,12 +856,8 @@ public abstract partial class Session : IConnection, ITimerOwner
     /// </summary>
     /// <param name="due">Time until the first call.</param>
     /// <param name="period">Interval between calls; zero for a single call.</param>
-    protected LoopTimer StartTimer(TimeSpan due, TimeSpan period = default)
-    {
-        LoopTimer timer = NewTimer(period);
-        timer.Start(due, period);
-        return timer;
-    }
+    protected LoopTimer StartTimer(TimeSpan due, TimeSpan period = default) =>
+        NewTimer(period).Started(due, period);
 
     /// <summary>
     /// Starts a timer for a wall-clock time, converted to the monotonic clock now: later changes of the wall clock do
@@ -869,12 +865,8 @@ public abstract partial class Session : IConnection, ITimerOwner
     /// </summary>
     /// <param name="due">Time of the first call; a time in the past means the next turn.</param>
     /// <param name="period">Interval between calls; zero for a single call.</param>
-    protected LoopTimer StartTimer(DateTimeOffset due, TimeSpan period = default)
-    {
-        LoopTimer timer = NewTimer(period);
-        timer.Start(due, period);
-        return timer;
-    }
+    protected LoopTimer StartTimer(DateTimeOffset due, TimeSpan period = default) =>
+        NewTimer(period).Started(due, period);
 
     private LoopTimer NewTimer(TimeSpan period)
     {

@@ -393,7 +393,8 @@ public sealed class TimersTests
         List<LoopTimer> all = [];
         for (int i = 0; i < count; i++)
         {
-            LoopTimer timer = new(loop, (number, isCancelled) => told[(int)number!] += isCancelled ? 1 : 1_000, i)
+            Action<object?, bool> tell = (number, isCancelled) => told[(int)number!] += isCancelled ? 1 : 1_000;
+            LoopTimer timer = new(loop, tell, i)
             {
                 PeriodMs = i % 3
             };
@@ -401,7 +402,7 @@ public sealed class TimersTests
             timers.Set(timer, 100 - i);
         }
 
-        timers.Set(new LoopTimer(loop, _ => fired++, null), 50);
+        timers.Set(new LoopTimer(loop, (Action<object?>)(_ => fired++), null), 50);
         ValueTask<bool> wait = all[7].WaitAsync(TestContext.Current.CancellationToken);
         engine.RunUntilIdle();
         Assert.False(wait.IsCompleted);
@@ -459,8 +460,9 @@ public sealed class TimersTests
         MemoryEngine engine = new(1, onDiagnosticEvent: notices.Add);
         Timers timers = new();
         int fired = 0;
-        timers.Set(new LoopTimer(engine.GetLoop(0), static _ => throw new FormatException("no"), null), 1);
-        timers.Set(new LoopTimer(engine.GetLoop(0), _ => fired++, null), 2);
+        timers.Set(new LoopTimer(engine.GetLoop(0),
+            (Action<object?>)(static _ => throw new FormatException("no")), null), 1);
+        timers.Set(new LoopTimer(engine.GetLoop(0), (Action<object?>)(_ => fired++), null), 2);
         timers.Fire(2);
         Assert.Equal(1, fired);
         Assert.Contains("FormatException", Assert.Single(notices).Message, StringComparison.Ordinal);

@@ -15,7 +15,8 @@ internal struct ConnectionDeadline
     /// <summary>Calls <see cref="Connection.DeadlinePassed"/> after this time. Replaces an earlier deadline.</summary>
     internal void Start(Connection connection, TimeSpan due)
     {
-        _timer ??= new LoopTimer(connection.Loop, static c => ((Connection)c!).DeadlinePassed(), connection);
+        _timer ??= new LoopTimer(connection.Loop,
+            (Action<object?>)(static c => ((Connection)c!).DeadlinePassed()), connection);
         _sentBefore = connection.Outbound.BytesSent;
         _timer.Start(due);
     }

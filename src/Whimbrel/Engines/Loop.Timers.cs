@@ -13,13 +13,9 @@ public abstract partial class Loop
     /// <param name="state">Argument of the callback.</param>
     /// <param name="period">Time between firings; zero for one firing.</param>
     [OverloadResolutionPriority(1)]
-    public LoopTimer StartTimer(TimeSpan due, Action<object?> callback, object? state = null, TimeSpan period = default)
-    {
-        ArgumentNullException.ThrowIfNull(callback);
-        LoopTimer timer = new(this, callback, state);
-        timer.Start(due, period);
-        return timer;
-    }
+    public LoopTimer StartTimer(TimeSpan due, Action<object?> callback, object? state = null,
+        TimeSpan period = default) =>
+        new LoopTimer(this, callback, state).Started(due, period);
 
     /// <summary>
     /// Starts a timer for a time of the wall clock. The time is converted to the monotonic clock now: later changes of
@@ -31,13 +27,8 @@ public abstract partial class Loop
     /// <param name="period">Time between firings; zero for one firing.</param>
     [OverloadResolutionPriority(1)]
     public LoopTimer StartTimer(DateTimeOffset due, Action<object?> callback, object? state = null,
-        TimeSpan period = default)
-    {
-        ArgumentNullException.ThrowIfNull(callback);
-        LoopTimer timer = new(this, callback, state);
-        timer.Start(due, period);
-        return timer;
-    }
+        TimeSpan period = default) =>
+        new LoopTimer(this, callback, state).Started(due, period);
 
     /// <summary>Starts a timer with a callback that is also called when it is cancelled.</summary>
     /// <param name="due">Time until the first firing; zero for the next turn.</param>
@@ -46,13 +37,8 @@ public abstract partial class Loop
     /// <param name="state">Argument of the callback.</param>
     /// <param name="period">Time between firings; zero for one firing.</param>
     public LoopTimer StartTimer(TimeSpan due, Action<object?, bool> callback, object? state = null,
-        TimeSpan period = default)
-    {
-        ArgumentNullException.ThrowIfNull(callback);
-        LoopTimer timer = new(this, callback, state);
-        timer.Start(due, period);
-        return timer;
-    }
+        TimeSpan period = default) =>
+        new LoopTimer(this, callback, state).Started(due, period);
 
     /// <summary>
     /// Starts a timer for a time of the wall clock. Its callback is also called when it is cancelled.
@@ -63,13 +49,8 @@ public abstract partial class Loop
     /// <param name="state">Argument of the callback.</param>
     /// <param name="period">Time between firings; zero for one firing.</param>
     public LoopTimer StartTimer(DateTimeOffset due, Action<object?, bool> callback, object? state = null,
-        TimeSpan period = default)
-    {
-        ArgumentNullException.ThrowIfNull(callback);
-        LoopTimer timer = new(this, callback, state);
-        timer.Start(due, period);
-        return timer;
-    }
+        TimeSpan period = default) =>
+        new LoopTimer(this, callback, state).Started(due, period);
 
     /// <summary>
     /// Starts a timer with an async callback. Only one call is active at a time: a firing is skipped while the task of
@@ -82,14 +63,8 @@ public abstract partial class Loop
     /// <param name="period">Time between firings; zero for one firing.</param>
     [OverloadResolutionPriority(1)]
     public LoopTimer StartTimer(TimeSpan due, Func<object?, Task> callback, object? state = null,
-        TimeSpan period = default)
-    {
-        ArgumentNullException.ThrowIfNull(callback);
-        // tidy: allowed because it runs once for each new timer
-        LoopTimer timer = new(this, (s, _) => callback(s), state, wantsCancelled: false);
-        timer.Start(due, period);
-        return timer;
-    }
+        TimeSpan period = default) =>
+        new LoopTimer(this, callback, state).Started(due, period);
 
     /// <summary>
     /// Starts a timer with an async callback for a time of the wall clock. As
@@ -101,14 +76,8 @@ public abstract partial class Loop
     /// <param name="period">Time between firings; zero for one firing.</param>
     [OverloadResolutionPriority(1)]
     public LoopTimer StartTimer(DateTimeOffset due, Func<object?, Task> callback, object? state = null,
-        TimeSpan period = default)
-    {
-        ArgumentNullException.ThrowIfNull(callback);
-        // tidy: allowed because it runs once for each new timer
-        LoopTimer timer = new(this, (s, _) => callback(s), state, wantsCancelled: false);
-        timer.Start(due, period);
-        return timer;
-    }
+        TimeSpan period = default) =>
+        new LoopTimer(this, callback, state).Started(due, period);
 
     /// <summary>
     /// Starts a timer with an async callback, which is also called when it is cancelled. As
@@ -120,13 +89,8 @@ public abstract partial class Loop
     /// <param name="state">Argument of the callback.</param>
     /// <param name="period">Time between firings; zero for one firing.</param>
     public LoopTimer StartTimer(TimeSpan due, Func<object?, bool, Task> callback, object? state = null,
-        TimeSpan period = default)
-    {
-        ArgumentNullException.ThrowIfNull(callback);
-        LoopTimer timer = new(this, callback, state, wantsCancelled: true);
-        timer.Start(due, period);
-        return timer;
-    }
+        TimeSpan period = default) =>
+        new LoopTimer(this, callback, state).Started(due, period);
 
     /// <summary>
     /// Starts a timer with an async callback for a time of the wall clock, which is also called when it is cancelled.
@@ -138,13 +102,8 @@ public abstract partial class Loop
     /// <param name="state">Argument of the callback.</param>
     /// <param name="period">Time between firings; zero for one firing.</param>
     public LoopTimer StartTimer(DateTimeOffset due, Func<object?, bool, Task> callback, object? state = null,
-        TimeSpan period = default)
-    {
-        ArgumentNullException.ThrowIfNull(callback);
-        LoopTimer timer = new(this, callback, state, wantsCancelled: true);
-        timer.Start(due, period);
-        return timer;
-    }
+        TimeSpan period = default) =>
+        new LoopTimer(this, callback, state).Started(due, period);
 
     /// <summary>
     /// Completes after a time, by this loop's timers. An awaiter on the loop continues on the loop; elsewhere on the

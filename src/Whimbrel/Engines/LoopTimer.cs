@@ -1,3 +1,4 @@
+using System.Diagnostics;
 using Whimbrel.Diagnostics;
 using Whimbrel.Engines;
 
@@ -21,11 +22,9 @@ public class LoopTimer
 {
     internal const int NotQueued = -1;
 
-    private readonly Action<object?>? _callback;
-    private readonly Action<object?, bool>? _noticeCallback;
-    private readonly Func<object?, bool, Task>? _function;
+    private readonly Delegate? _callback; // in one of the forms of Loop.StartTimer
     private readonly object? _state;
-    private Task? _running; // task of the function
+    private Task? _running; // task of an async callback
     private readonly ITimerOwner? _owner; // session of the timer
     private List<TimerWait>? _waits;
     private long _spanMs = -1; // of the last start; -1 for a start with a fixed time, or without a start
@@ -43,27 +42,16 @@ public class LoopTimer
         WantsCancelled = true;
     }
 
-    internal LoopTimer(Loop loop, Action<object?> callback, object? state)
+    /// <summary>Creates a timer with a callback, in one of the forms of <see cref="Loop"/>.StartTimer.</summary>
+    internal LoopTimer(Loop loop, Delegate callback, object? state)
     {
+        ArgumentNullException.ThrowIfNull(callback);
+        Debug.Assert(callback is Action<object?> or Action<object?, bool> or Func<object?, Task>
+            or Func<object?, bool, Task>, "one of the forms");
         Loop = loop;
         _callback = callback;
         _state = state;
-    }
-
-    internal LoopTimer(Loop loop, Action<object?, bool> callback, object? state)
-    {
-        Loop = loop;
-        _noticeCallback = callback;
-        _state = state;
-        WantsCancelled = true;
-    }
-
-    internal LoopTimer(Loop loop, Func<object?, bool, Task> function, object? state, bool wantsCancelled)
-    {
-        Loop = loop;
-        _function = function;
-        _state = state;
-        WantsCancelled = wantsCancelled;
+        WantsCancelled = callback is Action<object?, bool> or Func<object?, bool, Task>;
     }
 
     /// <summary>Creates a timer of a session.</summary>
@@ -135,6 +123,18 @@ public class LoopTimer
         long periodMs = Loop.PeriodMsOf(period);
         TimeSpan left = due - Loop.Engine.UtcNow;
         Begin(DueAfter(left > TimeSpan.Zero ? Loop.WholeMs(left) : 0), -1, periodMs);
+    }
+
+    internal LoopTimer Started(TimeSpan due, TimeSpan period)
+    {
+        Start(due, period);
+        return this;
+    }
+
+    internal LoopTimer Started(DateTimeOffset due, TimeSpan period)
+    {
+        Start(due, period);
+        return this;
     }
 
     /// <summary>
@@ -226,21 +226,28 @@ public class LoopTimer
     /// <param name="isCancelled">False if it fired; true if the start ended without firing.</param>
     protected virtual void OnFired(bool isCancelled)
     {
-        if (_function is not null)
+        switch (_callback)
         {
-            Start(_function, isCancelled);
-            return;
+            case Action<object?> action:
+                action(_state);
+                break;
+            case Action<object?, bool> action:
+                action(_state, isCancelled);
+                break;
+            // A firing while the last call still runs is skipped.
+            case not null when !isCancelled && _running is { IsCompleted: false }:
+                break;
+            case Func<object?, Task> function:
+                Follow(function(_state), isCancelled);
+                break;
+            case Func<object?, bool, Task> function:
+                Follow(function(_state, isCancelled), isCancelled);
+                break;
         }
-
-        if (_noticeCallback is not null) _noticeCallback(_state, isCancelled);
-        else _callback?.Invoke(_state);
     }
 
-    /// <summary>Starts the function; a firing while it still runs is skipped.</summary>
-    private void Start(Func<object?, bool, Task> function, bool isCancelled)
+    private void Follow(Task running, bool isCancelled)
     {
-        if (!isCancelled && _running is { IsCompleted: false }) return;
-        Task running = function(_state, isCancelled);
         if (!isCancelled) _running = running;
         Loop.Watch(running, "a timer");
     }
