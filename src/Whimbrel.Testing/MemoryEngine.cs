@@ -188,11 +188,6 @@ public class MemoryEngine : Engine
     internal override void Offload(IThreadPoolWorkItem item) =>
         _pool.Add((static i => ((IThreadPoolWorkItem)i!).Execute(), item));
 
-    /// <summary>
-    /// Does nothing: work of another thread would end at a random virtual time, and virtual loops need no warm-up.
-    /// </summary>
-    internal override Task WarmUpTls(Tls.TlsProfile profile) => Task.CompletedTask;
-
     /// <summary>Starts no threads: the caller of RunUntil runs all loops.</summary>
     private protected override void StartLoops()
     {

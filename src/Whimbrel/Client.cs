@@ -20,7 +20,6 @@ public partial class Client : IAsyncDisposable
     private readonly Func<Session>? _factory;
     private readonly Lock _gate = new();
     private Host? _host;
-    private Task _warm = Task.CompletedTask; // the first connect waits for it
     private Attempt? _current;
     private ReconnectLoop? _reconnectLoop;
     private bool _isDisposed;
@@ -93,8 +92,7 @@ public partial class Client : IAsyncDisposable
     /// <summary>
     /// Connects, and completes after the session's OnConnected. With a policy that retries the first connect, it fails
     /// only when the policy gives up. If an ended connection waits for a reconnect of the policy, this connects at
-    /// once. With TLS the first connect in a process begins 0.1 to 1 s later and cannot be cancelled before. It
-    /// performs a handshake in memory, on the pool, so that the real one does not block its loop for that long.
+    /// once.
     /// </summary>
     /// <exception cref="NetworkException">The connect failed (after OnConnectFailed).</exception>
     /// <exception cref="OperationCanceledException">The token was cancelled.</exception>
@@ -125,7 +123,6 @@ public partial class Client : IAsyncDisposable
                     Options.TlsToSpeak is { } secure ? TlsSelector.Prepare(secure, isServer: false) : null;
                 engine.Start();
                 _host = new Host(this, engine, tls);
-                _warm = tls is null ? Task.CompletedTask : engine.WarmUpTls(tls);
             }
 
             before = _reconnectLoop;
@@ -134,12 +131,7 @@ public partial class Client : IAsyncDisposable
         }
 
         before?.StopWaiting();
-        if (!_warm.IsCompleted)
-        {
-            _warm.ContinueWith(static (_, a) => ((Attempt)a!).PostOrGiveUp(), attempt, CancellationToken.None,
-                TaskContinuationOptions.None, TaskScheduler.Default);
-        }
-        else if (!attempt.Post())
+        if (!attempt.Post())
         {
             lock (_gate)
             {

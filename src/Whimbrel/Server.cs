@@ -293,8 +293,6 @@ public partial class Server : IAsyncDisposable
         Engine engine = Engine;
         Options.Validate(engine);
         TlsProfile? tls = Options.Tls is { } secure ? TlsSelector.Prepare(secure, isServer: true) : null;
-        // Runs while the engine starts; no client can connect before it has ended.
-        Task warm = tls is null ? Task.CompletedTask : engine.WarmUpTls(tls);
         Host host;
         lock (_gate)
         {
@@ -314,7 +312,6 @@ public partial class Server : IAsyncDisposable
         {
             OnStarting();
             engine.Start();
-            await warm.ConfigureAwait(false);
             ProcessUpgrade? upgrade = Options.Upgrade;
             if (upgrade is not null)
                 addresses = await upgrade.ClaimAsync(addresses, SocketType.Stream).ConfigureAwait(false);

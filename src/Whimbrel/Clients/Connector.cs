@@ -16,7 +16,6 @@ public sealed class Connector : IAsyncDisposable
     private readonly Lock _gate = new(); // guards the state and the attempts
     private readonly HashSet<Attempt> _attempts = [];
     private Host? _host;
-    private Task _warm = Task.CompletedTask; // the first connects wait for it
     private StopWait<bool>? _ended;
     private bool _isDisposed;
 
@@ -60,8 +59,7 @@ public sealed class Connector : IAsyncDisposable
 
     /// <summary>
     /// Connects, and completes after the session's OnConnected, with the session that has the connection then. An
-    /// exception of the factory is thrown to the caller. With TLS the first connect in a process begins later
-    /// (<see cref="Client.ConnectAsync"/>).
+    /// exception of the factory is thrown to the caller.
     /// </summary>
     /// <exception cref="NetworkException">The connect failed (after OnConnectFailed).</exception>
     /// <exception cref="OperationCanceledException">The token was cancelled.</exception>
@@ -87,9 +85,7 @@ public sealed class Connector : IAsyncDisposable
             _attempts.Add(attempt);
         }
 
-        if (_warm.IsCompleted) attempt.PostOrGiveUp(loop);
-        else _warm.ContinueWith((_, a) => ((Attempt)a!).PostOrGiveUp(loop), attempt, CancellationToken.None,
-            TaskContinuationOptions.None, TaskScheduler.Default);
+        attempt.PostOrGiveUp(loop);
         attempt.WatchCancellation();
         return attempt.Result.Task;
     }
@@ -102,7 +98,6 @@ public sealed class Connector : IAsyncDisposable
                 "ClientOptions.Reconnect is set: a connector does not reconnect. Give the policy to a Client.");
         TlsProfile? tls = Options.TlsToSpeak is { } secure ? TlsSelector.Prepare(secure, isServer: false) : null;
         engine.Start();
-        if (tls is not null) _warm = engine.WarmUpTls(tls);
         return new Host(this, engine, tls);
     }
 

@@ -327,12 +327,6 @@ public class Engine : IAsyncDisposable
     internal virtual void CancelDeadline(Deadline deadline) => deadline.Disarm();
 
     /// <summary>
-    /// Prepares TLS before the first handshake; see <see cref="Tls.TlsWarmUp"/>. Never fails. Complete at once on
-    /// engines with virtual time.
-    /// </summary>
-    internal virtual Task WarmUpTls(Tls.TlsProfile profile) => Tls.TlsWarmUp.OfProcess.For(profile);
-
-    /// <summary>
     /// Calls back once, outside the loops, after this time, unless the result is disposed before. More than 49 days
     /// means never.
     /// </summary>

@@ -35,7 +35,7 @@ internal static class Layers
             "FreeSentMarks", "StrandBlocks", "ConnectionHost", "LentRoom"],
             "the verbs of engines for connections, and what the connections of a loop share"),
         (["Engines/Engine"], ["EngineSelector", "Session", "PoolSession", "SessionOrder", "SocketFactory",
-            "InterfaceLookup", "TlsWarmUp", "TlsProfile"], "the engine is the factory of loops, the place of what all "
+            "InterfaceLookup"], "the engine is the factory of loops, the place of what all "
                 + "of them share, and informed of sessions by the memory engine's watcher"),
         (["Engines/Completion", "Engines/StopWait"], ["PoolSession", "Session", "IEndWait"],
             "an await in a callback on the pool resumes in its order, and one that blocks on the end is completed "
