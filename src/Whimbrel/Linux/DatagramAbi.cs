@@ -51,7 +51,6 @@ internal static class DatagramAbi
     internal const int MSG_ERRQUEUE = 0x2000;
 
     /// <summary>Origins of an extended error.</summary>
-    internal const byte SO_EE_ORIGIN_LOCAL = 1;
     internal const byte SO_EE_ORIGIN_ICMP = 2;
     internal const byte SO_EE_ORIGIN_ICMP6 = 3;
 

@@ -13,11 +13,8 @@ internal static unsafe class OpenSslApi
     internal const string Ssl = "libssl.so.3";
     internal const string Crypto = "libcrypto.so.3";
 
-    internal const int ErrorNone = 0;
-    internal const int ErrorSsl = 1;
     internal const int ErrorWantRead = 2;
     internal const int ErrorWantWrite = 3;
-    internal const int ErrorSyscall = 5;
     internal const int ErrorZeroReturn = 6;
     internal const int ErrorWantRetryVerify = 12;
 
@@ -268,9 +265,6 @@ internal static unsafe class OpenSslApi
 
     [DllImport(Crypto, EntryPoint = "BIO_set_flags")]
     internal static extern void BioSetFlags(nint bio, int flags);
-
-    [DllImport(Crypto, EntryPoint = "BIO_clear_flags")]
-    internal static extern void BioClearFlags(nint bio, int flags);
 
     // Called before each call of libssl: it clears sixteen entries of this thread's queue.
     [DllImport(Crypto, EntryPoint = "ERR_clear_error"), SuppressGCTransition]
