@@ -78,7 +78,7 @@ namespace Whimbrel;
 /// <item><b>Hand-over.</b> <see cref="HandOver"/> transfers the connection with its unconsumed data to another session
 /// after the current callback returns. It may be called from every callback except those of the end. Before
 /// <c>OnConnected</c>, the old session ends with <c>OnConnectFailed</c> and the new one receives the remaining
-/// callbacks, without <c>OnConnecting</c>. A stream or pipe that takes over always runs on the loop.</item>
+/// callbacks, without <c>OnConnecting</c>.</item>
 /// <item><b>StartTLS.</b> <see cref="UpgradeToTls"/> sends queued data in the clear, holds later sends until the
 /// handshake completes, and by default fails if unconsumed plaintext remains. It ends with
 /// <see cref="OnTlsHandshakeCompleted"/> or a close. A close during the handshake takes effect after earlier sends; if

@@ -279,7 +279,7 @@ public sealed class MistakeTests
         Assert.Contains("MemoryEngine", Assert.Throws<ArgumentException>(
             () => new ClientOptions { Address = "memory://here" }.Validate(Engine.Default)).Message,
             StringComparison.Ordinal);
-        Assert.Contains("awaits all its reads and writes", Streams.StreamSession.Disposed().Message,
+        Assert.Contains("awaits all its reads and writes", Streams.PipeSession.Disposed().Message,
             StringComparison.Ordinal);
     }
 

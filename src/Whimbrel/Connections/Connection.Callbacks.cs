@@ -246,18 +246,4 @@ internal sealed partial class Connection
         LookInNextTurn();
         if (_life.Heard == Heard.ServerStopping) Pool.Tell(SessionCallback.ServerStopping);
     }
-
-    /// <summary>
-    /// The strand runs on the loop and has nothing queued: from now on the loop calls the session directly. False while
-    /// the strand has a part in a pending operation.
-    /// </summary>
-    internal bool TryLeaveStrand()
-    {
-        if (Pool is null || State != ConnectionState.Open || !WasConnected) return false;
-        if (_tls is { IsShaking: true }) return false;
-        // Before the field is cleared, because a thread that posts reads the field first and the state of posts second.
-        Session.StartPosts();
-        _pool = null;
-        return true;
-    }
 }

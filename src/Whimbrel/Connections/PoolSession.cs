@@ -134,13 +134,12 @@ internal sealed class PoolSession : IReceiveBuffer, IStrandBlockHome
     /// Text for messages: the callback that runs, or that waits for a thread; null if there is none. Any thread.
     /// </summary>
     internal string? RunningText =>
-        Strand.IsOnLoop ? null
-        : _running is { } callback ? Session.TextOf(callback)
+        _running is { } callback ? Session.TextOf(callback)
         : Strand.IsIdle ? null
         : Session.TextOf(Host.Options.Dispatcher is null
             ? "What waits for a thread of the pool" : "What waits for the Dispatcher");
 
-    internal bool Runs(Session session) => ReferenceEquals(Session, session) && !Strand.IsOnLoop;
+    internal bool Runs(Session session) => ReferenceEquals(Session, session);
 
     internal bool Serves(uint generation) => _generation == generation;
 
@@ -149,7 +148,7 @@ internal sealed class PoolSession : IReceiveBuffer, IStrandBlockHome
 
     /// <summary>The same session, or null if it does not serve this use of the connection.</summary>
     internal static PoolSession? CurrentOf(Connection connection, uint generation) =>
-        t_current is { Strand.IsOnLoop: false } pool && pool.Serves(connection, generation) ? pool : null;
+        t_current is { } pool && pool.Serves(connection, generation) ? pool : null;
 
     /// <summary>
     /// Replaces the session of this thread, and returns the previous one: for threads that act as another one, and for
@@ -329,8 +328,7 @@ internal sealed class PoolSession : IReceiveBuffer, IStrandBlockHome
             Loop.Engine.ReportException(UserCode.Continuation, e);
         }
 
-        // Otherwise it is of a session that a stream on the loop has replaced.
-        if (!Strand.IsOnLoop) Returned();
+        Returned();
     }
 
     private void RunPost(Delegate action, object? state)
@@ -380,14 +378,6 @@ internal sealed class PoolSession : IReceiveBuffer, IStrandBlockHome
         // Before OnConnected, the beginning is still to come, and the next session gets it.
         bool wasConnected = old.ConnectedAt is not null;
         Exception? thrown = SessionDriver.CallHandedOver(Here, old, wasConnected);
-        if (!next.StaysOnLoop) BeginNext(wasConnected, thrown);
-        else Strand.MoveToLoop(new StrandEvent(
-            static (pool, wasConnected, thrown) => pool.BeginNext(wasConnected is not null, (Exception?)thrown),
-            wasConnected ? next : null, thrown));
-    }
-
-    private void BeginNext(bool wasConnected, Exception? thrown)
-    {
         if (wasConnected) Call(SessionCallback.ConnectedByHandOver);
         // OnConnected may have handed over.
         if (!IsSwitching) Sends.ReleaseSends();
@@ -427,12 +417,6 @@ internal sealed class PoolSession : IReceiveBuffer, IStrandBlockHome
 
         return rest;
     }
-
-    /// <summary>
-    /// Returns true if the connection calls its session itself from here on. Loop's thread, under the strand's lock.
-    /// </summary>
-    internal bool TryLeave() => !_isEnded && UnreadCount == 0 && (_driver.Gate & ~ReceiveGate.User) == ReceiveGate.None
-        && Serves(_connection.Generation) && _connection.TryLeaveStrand();
 
     /// <summary>
     /// Runs a step on the loop, unless the connection serves another session then. Its last argument is true if the

@@ -1,6 +1,3 @@
-using System.Diagnostics;
-using Whimbrel.Engines;
-
 namespace Whimbrel.Connections;
 
 /// <summary>
@@ -17,22 +14,24 @@ internal sealed class Strand : IThreadPoolWorkItem
     /// <summary>After this number of steps, other work items of the pool run.</summary>
     private const int StepsPerRun = 64;
 
+    [ThreadStatic]
+    private static bool t_isDispatching;
+
     private readonly Loop _loop;
-    private StrandStart _start;
+    private readonly Action<IThreadPoolWorkItem>? _dispatcher;
     private readonly Lock _gate = new();
+    private int _isDue; // 1 from the call of the dispatcher until it runs the strand
 
     // ---- under the lock
     private StrandQueue _queue;
     private Session? _taker; // session whose posts are accepted
-    private Strand? _late; // for continuations of the session before, when callbacks run on the loop
     private bool _isScheduled;
-    private volatile bool _isOnLoop;
 
     internal Strand(PoolSession owner, Loop loop)
     {
         Owner = owner;
         _loop = loop;
-        _start = new StrandStart(owner.Host, loop);
+        _dispatcher = owner.Host.Options.Dispatcher;
         _queue = new StrandQueue(loop.StrandBlocks);
     }
 
@@ -46,9 +45,6 @@ internal sealed class Strand : IThreadPoolWorkItem
 
     /// <summary>Number of received bytes that wait for their callback. Any thread; may be outdated.</summary>
     internal int WaitingBytes => _queue.Bytes;
-
-    /// <summary>True if callbacks run on the loop again, because a stream or pipe has taken over.</summary>
-    internal bool IsOnLoop => _isOnLoop;
 
     // ------------------------------------------------------------------ adding
 
@@ -72,18 +68,8 @@ internal sealed class Strand : IThreadPoolWorkItem
     }
 
     /// <summary>Adds the continuation of an await in a callback. Any thread.</summary>
-    internal void PostContinuation(Action<object?> continuation, object? state)
-    {
-        StrandEvent item = new(StrandEvent.Continuation, continuation, state);
-        Strand? late;
-        using (new Entry(this))
-        {
-            late = _late;
-            if (late is null) _queue.Add(item);
-        }
-
-        late?.Post(item);
-    }
+    internal void PostContinuation(Action<object?> continuation, object? state) =>
+        Post(new StrandEvent(StrandEvent.Continuation, continuation, state));
 
     /// <summary>
     /// Adds a copy of received data. Returns true if so much waits that the connection must not be read. Loop's thread.
@@ -143,13 +129,13 @@ internal sealed class Strand : IThreadPoolWorkItem
 
     void IThreadPoolWorkItem.Execute()
     {
-        if (!_start.MayRun(this)) return;
+        if (!MayRun()) return;
         bool hasMore;
         PoolSession? outer = PoolSession.Exchange(Owner);
         Owner.Sends.BeginRun();
         try
         {
-            hasMore = RunSteps(onLoop: false);
+            hasMore = RunSteps();
         }
         finally
         {
@@ -159,10 +145,10 @@ internal sealed class Strand : IThreadPoolWorkItem
         if (hasMore) Start();
     }
 
-    /// <summary>Returns true if more is to be run: here, or on the other side.</summary>
-    private bool RunSteps(bool onLoop)
+    /// <summary>Returns true if more is to be run.</summary>
+    private bool RunSteps()
     {
-        for (int i = 0; i < StepsPerRun && _isOnLoop == onLoop; i++)
+        for (int i = 0; i < StepsPerRun; i++)
         {
             StrandStep step;
             // tidy: allowed because loop and pool meet here; a few instructions
@@ -179,50 +165,58 @@ internal sealed class Strand : IThreadPoolWorkItem
         return true;
     }
 
-    /// <summary>Starts the strand: on the pool, or as an action of its loop.</summary>
+    /// <summary>
+    /// Starts the strand on a thread of the pool, or of the user's dispatcher, outside of the lock. The dispatcher is
+    /// user code, so it is not trusted. If it drops an item, only that session stops. If it runs an item twice, the
+    /// item runs once. If it rejects an item, or runs it inside its call or on a loop, the pool runs it.
+    /// </summary>
     private void Start()
     {
-        if (_isOnLoop) _loop.PostControl(static (_, s, _, _) => ((Strand)s!).RunOnLoop(), this);
-        else _start.Start(this);
-    }
-
-    // ------------------------------------------------------------------ on the loop
-
-    /// <summary>
-    /// Runs everything on the loop from here on, <paramref name="begin"/> first, because the next session stays there.
-    /// Continuations of the session before remain on the pool, in their order. The last step on the pool.
-    /// </summary>
-    internal void MoveToLoop(in StrandEvent begin)
-    {
-        Strand late = new(Owner, _loop);
-        using (new Entry(this))
+        if (_dispatcher is not { } dispatcher)
         {
-            Debug.Assert(_isScheduled && !_isOnLoop, "the strand runs on the pool");
-            _queue.BeginWith(begin, ref late._queue);
-            _late = late;
-            _isOnLoop = true;
+            _loop.StrandQueued();
+            _loop.Engine.Offload(this);
+            return;
         }
 
-        new Entry(late).Dispose(); // starts it, if there are any
-    }
-
-    private void RunOnLoop()
-    {
-        if (RunSteps(onLoop: true)) Start();
-        else TryLeave();
-    }
-
-    /// <summary>If nothing waits, the connection calls its session itself, and the strand is over.</summary>
-    private void TryLeave()
-    {
-        // tidy: allowed because it runs only until the connection calls its session itself
-        lock (_gate)
+        Volatile.Write(ref _isDue, 1);
+        bool outer = t_isDispatching;
+        t_isDispatching = true;
+        try
         {
-            if (_isScheduled || !_queue.IsEmpty || !Owner.TryLeave()) return;
-            _taker = null;
+            dispatcher(this);
+        }
+        catch (Exception e)
+        {
+            UsePool(e);
+        }
+        finally
+        {
+            t_isDispatching = outer;
+        }
+    }
+
+    /// <summary>Returns true for one run after each start, on a thread where callbacks may run.</summary>
+    private bool MayRun()
+    {
+        if (_dispatcher is null)
+        {
+            _loop.StrandRuns();
+            return true;
         }
 
-        _loop.PoolSessionEnded(Owner);
+        if (!t_isDispatching && Loop.Current is null) return Interlocked.Exchange(ref _isDue, 0) == 1;
+        if (Volatile.Read(ref _isDue) == 1)
+            UsePool(new InvalidOperationException("Dispatcher called Execute inside its own call, or on a loop."));
+        return false;
+    }
+
+    private void UsePool(Exception exception)
+    {
+        Owner.Host.NoteUserException("The Dispatcher", "", exception,
+            "The thread pool runs the callback in its place.");
+        // The dispatcher may have kept the item nevertheless: only one of the two runs.
+        _loop.Engine.Offload(this);
     }
 
     /// <summary>Holds the lock. At its end, starts the strand if a step can run and it is not running.</summary>

@@ -5,7 +5,7 @@ namespace Whimbrel.Connections;
 /// <summary>Code that a strand runs besides received data, with two arguments.</summary>
 internal readonly record struct StrandEvent(Action<PoolSession, object?, object?> Run, object? First, object? Second)
 {
-    /// <summary>Continuation of an await. It stays on the pool if a stream takes over on the loop.</summary>
+    /// <summary>Continuation of an await.</summary>
     internal static readonly Action<PoolSession, object?, object?> Continuation =
         static (pool, continuation, state) => pool.Continue((Action<object?>)continuation!, state);
 }
@@ -149,19 +149,6 @@ internal struct StrandQueue(StrandBlocks blocks)
         wasFull = _isFull;
         _isFull = false;
         return first;
-    }
-
-    /// <summary>Puts an event first, and moves all continuations to <paramref name="late"/>.</summary>
-    internal void BeginWith(in StrandEvent first, ref StrandQueue late)
-    {
-        int count = _eventCount;
-        Add(first);
-        for (; count > 0; count--)
-        {
-            StrandEvent item = TakeEvent();
-            if (ReferenceEquals(item.Run, StrandEvent.Continuation)) late.Add(item);
-            else Add(item);
-        }
     }
 
     private void Link(StrandBlock block)

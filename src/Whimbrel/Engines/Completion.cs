@@ -143,7 +143,7 @@ internal class Completion<T> : IValueTaskSource<T>, IValueTaskSource, IThreadPoo
         _awaitedOn = Loop.Current;
         if (_awaitedOn is null && PoolSession.Current is { } pool)
         {
-            if (AsTaskContinuation.Is<T>(continuation)) LeaveOrder(pool);
+            if (IsOfAsTask(continuation)) LeaveOrder(pool);
             else _awaitedOn = pool;
         }
 
@@ -153,6 +153,9 @@ internal class Completion<T> : IValueTaskSource<T>, IValueTaskSource, IThreadPoo
         if (!ReferenceEquals(previous, s_done)) Throw.State("A ValueTask may be awaited once only.");
         Schedule(continuation, state);
     }
+
+    /// <summary>True if <c>AsTask</c> awaits, for a caller that may block.</summary>
+    private protected virtual bool IsOfAsTask(Action<object?> continuation) => AsTaskContinuation.Is<T>(continuation);
 
     private void LeaveOrder(PoolSession pool)
     {

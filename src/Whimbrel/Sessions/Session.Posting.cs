@@ -147,14 +147,7 @@ public abstract partial class Session
         if (_connection is not { } connection) return false;
         // While a post is counted, connection and session cannot be reused for another one.
         if (!TryCountPost())
-        {
-            if (connection.Pool is { } pool && pool.Serves(_generation)
-                && pool.TryPost(this, action, state))
-                return true;
-            // The strand may have been detached between the two checks.
-            if (!TryCountPost()) return false;
-        }
-
+            return connection.Pool is { } pool && pool.Serves(_generation) && pool.TryPost(this, action, state);
         if (connection.Loop.Mailbox.Post(new DataItem
         {
             Kind = DataKind.Call,

@@ -62,8 +62,8 @@ public sealed class ConnectionPipe : IDuplexPipe, IDisposable, IAsyncDisposable
         CancellationToken cancellationToken)
     {
         ConnectionPipeOptions own = Checked(pipe);
-        Client client = new(options, () => new PipeSession(null, own));
-        return ((PipeSession)await client.ConnectAsync(cancellationToken).ConfigureAwait(false)).Pipe;
+        Client client = new(options, () => PipeSession.ForPipe(own));
+        return ((PipeSession)await client.ConnectAsync(cancellationToken).ConfigureAwait(false)).Pipe!;
     }
 
     /// <summary>
@@ -91,7 +91,9 @@ public sealed class ConnectionPipe : IDuplexPipe, IDisposable, IAsyncDisposable
     {
         ArgumentNullException.ThrowIfNull(handler);
         ConnectionPipeOptions own = Checked(pipe);
-        return _ => new PipeSession(handler, own);
+        Task Call(PipeSession session, CancellationToken stop) => handler(session.Pipe!, stop);
+        Func<PipeSession, CancellationToken, Task> call = Call;
+        return _ => PipeSession.ForPipe(own, new ServedHandler(handler, call));
     }
 
     /// <summary>
@@ -107,7 +109,8 @@ public sealed class ConnectionPipe : IDuplexPipe, IDisposable, IAsyncDisposable
     public static ValueTask<ConnectionPipe> TakeOverAsync(Session session, ConnectionPipeOptions? pipe = null)
     {
         ArgumentNullException.ThrowIfNull(session);
-        return PipeSession.TakeOver(session, Checked(pipe));
+        PipeSession next = PipeSession.ForPipe(Checked(pipe));
+        return PipeSession.TakeOver(session, next, next.Pipe!);
     }
 
     private static ConnectionPipeOptions Checked(ConnectionPipeOptions? options) =>
@@ -119,7 +122,7 @@ public sealed class ConnectionPipe : IDuplexPipe, IDisposable, IAsyncDisposable
     public PipeReader Input => _session.Receiving;
 
     /// <summary>Writer for data to the peer.</summary>
-    public PipeWriter Output => _session.Sending;
+    public PipeWriter Output => _session.Sending!;
 
     /// <summary>
     /// Token that is cancelled when no more data will be received: the peer has finished, or the connection has ended.

@@ -8,16 +8,15 @@ using Whimbrel.Streams;
 namespace Whimbrel;
 
 /// <summary>
-/// A connection as a <see cref="Stream"/>, over any transport and engine. A session inside converts its callbacks into
-/// reads (Streams/StreamSession.cs); writes are queued like other sends.
+/// A connection as a <see cref="Stream"/>, over any transport and engine. Reads are those of a pipe
+/// (Streams/ReceivingPipe.cs), copied to the caller; writes are queued like other sends.
 /// </summary>
 /// <remarks>
 /// <list type="bullet">
 /// <item>May be used on any thread. On its loop the asynchronous members are cheapest, and awaiting code resumes there,
 /// never inside the completing call; elsewhere it resumes on the pool.</item>
-/// <item>One read at a time; a second one throws <see cref="InvalidOperationException"/>. Data that arrives during a
-/// read is copied directly into the caller's memory. Without a read up to 64 KiB are kept, then the peer has to
-/// wait.</item>
+/// <item>One read at a time; a second one throws <see cref="InvalidOperationException"/>. Without a read up to 64 KiB
+/// are kept, then the peer has to wait.</item>
 /// <item>A read of zero bytes waits for data or the end. A cancelled or timed-out read loses no data, and the stream
 /// stays usable.</item>
 /// <item>After the peer's end of stream reads return 0. After any other end they return the data received before, then
@@ -37,12 +36,12 @@ namespace Whimbrel;
 /// </remarks>
 public sealed class ConnectionStream : Stream
 {
-    private readonly StreamSession _session;
+    private readonly PipeSession _session;
     private int _readTimeoutMs = Timeout.Infinite;
     private int _writeTimeoutMs = Timeout.Infinite;
     private int _isDisposed;
 
-    internal ConnectionStream(StreamSession session) => _session = session;
+    internal ConnectionStream(PipeSession session) => _session = session;
 
     // ------------------------------------------------------------------ creation
 
@@ -60,8 +59,8 @@ public sealed class ConnectionStream : Stream
     private static async ValueTask<ConnectionStream> OpenAsync(ClientOptions options,
         CancellationToken cancellationToken)
     {
-        Client client = new(options, static () => new StreamSession(null));
-        return ((StreamSession)await client.ConnectAsync(cancellationToken).ConfigureAwait(false)).Stream;
+        Client client = new(options, static () => PipeSession.ForStream());
+        return ((PipeSession)await client.ConnectAsync(cancellationToken).ConfigureAwait(false)).Stream!;
     }
 
     /// <summary>
@@ -88,7 +87,9 @@ public sealed class ConnectionStream : Stream
     public static Func<SessionContext, Session> Serve(Func<ConnectionStream, CancellationToken, Task> handler)
     {
         ArgumentNullException.ThrowIfNull(handler);
-        return _ => new StreamSession(handler);
+        Task Call(PipeSession session, CancellationToken stop) => handler(session.Stream!, stop);
+        Func<PipeSession, CancellationToken, Task> call = Call;
+        return _ => PipeSession.ForStream(new ServedHandler(handler, call));
     }
 
     /// <summary>
@@ -106,7 +107,8 @@ public sealed class ConnectionStream : Stream
     public static ValueTask<ConnectionStream> TakeOverAsync(Session session)
     {
         ArgumentNullException.ThrowIfNull(session);
-        return StreamSession.TakeOver(session);
+        PipeSession next = PipeSession.ForStream();
+        return PipeSession.TakeOver(session, next, next.Stream!);
     }
 
     // ------------------------------------------------------------------ the connection
@@ -157,7 +159,7 @@ public sealed class ConnectionStream : Stream
     public override ValueTask<int> ReadAsync(Memory<byte> buffer, CancellationToken cancellationToken = default)
     {
         ThrowIfDisposed();
-        return _session.ReadAsync(buffer, cancellationToken);
+        return _session.Receiving.ReadAsync(buffer, cancellationToken);
     }
 
     /// <inheritdoc/>
@@ -182,7 +184,7 @@ public sealed class ConnectionStream : Stream
     public override int Read(Span<byte> buffer)
     {
         // The loop copies into the memory, and a span cannot be passed to another thread.
-        int length = Math.Min(buffer.Length, StreamSession.HoldBytes);
+        int length = Math.Min(buffer.Length, ConnectionPipeOptions.Default.HoldBytes);
         byte[] bytes = ArrayPool<byte>.Shared.Rent(length);
         try
         {
@@ -200,7 +202,7 @@ public sealed class ConnectionStream : Stream
     {
         ThrowIfDisposed();
         ThrowIfOnLoop(nameof(Read));
-        return _session.Read(into, _readTimeoutMs);
+        return _session.Receiving.Read(into, _readTimeoutMs);
     }
 
     /// <summary>Reads one byte and blocks if needed. Not on a loop's thread.</summary>
@@ -378,7 +380,7 @@ public sealed class ConnectionStream : Stream
 
     private void ThrowIfDisposed()
     {
-        if (Volatile.Read(ref _isDisposed) != 0) throw StreamSession.Disposed();
+        if (Volatile.Read(ref _isDisposed) != 0) throw PipeSession.Disposed();
     }
 
     private static void ThrowIfOnLoop(string member)

@@ -82,6 +82,10 @@ internal sealed class PipeWait<T> : Completion<T>
 
     // ------------------------------------------------------------------ scheduling
 
+    /// <summary>Also for the task of a <see cref="StreamRead"/>, whose result is a number.</summary>
+    private protected override bool IsOfAsTask(Action<object?> continuation) =>
+        base.IsOfAsTask(continuation) || AsTaskContinuation.Is<int>(continuation);
+
     private protected override bool TryPlace(Action<object?> continuation, object? state)
     {
         if (_scheduler is null) return false;

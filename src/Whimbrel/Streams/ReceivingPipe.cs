@@ -1,14 +1,16 @@
 using System.Buffers;
 using System.IO.Pipelines;
 using Whimbrel.Buffers;
+using Whimbrel.Connections;
 using Whimbrel.Diagnostics;
 using Whimbrel.Engines;
 
 namespace Whimbrel.Streams;
 
 /// <summary>
-/// The reading half of a <see cref="ConnectionPipe"/>. Received data is copied once, into segments that the reader sees
-/// and returns by consuming them. Large amounts are received directly into such a segment, without a copy.
+/// The reading half of a <see cref="ConnectionPipe"/> or a <see cref="ConnectionStream"/>. Received data is copied
+/// once, into segments that the reader of a pipe sees and returns by consuming them, and from which a stream copies to
+/// its caller. Large amounts are received directly into such a segment, without a copy.
 /// </summary>
 /// <remarks>
 /// The loop adds data, the reader removes it on any thread: both under one lock, so that a read on the pool does not
@@ -24,6 +26,7 @@ internal sealed class ReceivingPipe(PipeSession session, ConnectionPipeOptions o
     private PipeSegment? _last;
     private PipeSegment? _room; // for the current receive; used by the loop
     private PipeWait<ReadResult>? _read;
+    private StreamRead? _streamRead;
     private long _consumed;
     private long _examined;
     private long _received;
@@ -73,7 +76,7 @@ internal sealed class ReceivingPipe(PipeSession session, ConnectionPipeOptions o
 
     public override void AdvanceTo(SequencePosition consumed, SequencePosition examined)
     {
-        bool resumes = false;
+        bool resumes;
         lock (_gate)
         {
             if (_isCompleted) ThrowCompleted();
@@ -84,17 +87,21 @@ internal sealed class ReceivingPipe(PipeSession session, ConnectionPipeOptions o
             if (upTo < _consumed || upTo > seenTo || seenTo > _received)
                 Throw.OutOfRange(nameof(consumed), upTo, $"between {_consumed} and examined, and examined ({seenTo}) "
                     + $"up to {_received}: positions of the buffer that the last read gave");
-            _isReading = _mayAdvance = false;
-            _examined = Math.Max(_examined, seenTo);
-            Release(upTo);
-            if (_isHolding && _received - _examined <= options.HoldBytes / 2)
-            {
-                _isHolding = false;
-                resumes = true;
-            }
+            resumes = Advance(upTo, seenTo);
         }
 
         if (resumes) session.ResumeReceiving();
+    }
+
+    /// <summary>Ends a read. Returns true if it ends a hold. Under the lock.</summary>
+    private bool Advance(long upTo, long seenTo)
+    {
+        _isReading = _mayAdvance = false;
+        _examined = Math.Max(_examined, seenTo);
+        Release(upTo);
+        if (!_isHolding || _received - _examined > options.HoldBytes / 2) return false;
+        _isHolding = false;
+        return true;
     }
 
     public override void CancelPendingRead()
@@ -113,10 +120,20 @@ internal sealed class ReceivingPipe(PipeSession session, ConnectionPipeOptions o
 
     public override void Complete(Exception? exception = null)
     {
+        if (!Discard()) return;
+        using (session.Posting()) session.InputCompleted(exception);
+    }
+
+    /// <summary>
+    /// Discards kept and further data, so that the end of stream can be received. Returns false if it was called
+    /// before. Any thread.
+    /// </summary>
+    internal bool Discard()
+    {
         bool resumes, waited;
         lock (_gate)
         {
-            if (_isCompleted) return;
+            if (_isCompleted) return false;
             _isCompleted = true;
             waited = IsWaiting;
             if (waited) _read!.End();
@@ -126,16 +143,18 @@ internal sealed class ReceivingPipe(PipeSession session, ConnectionPipeOptions o
             _isHolding = false;
         }
 
-        if (waited) _read!.SetException(new InvalidOperationException("The reader was completed while a read waited."));
-        // Further data is discarded, so that the end of stream can be received.
+        if (waited)
+            _read!.SetException(session.Stream is not null
+                ? PipeSession.Disposed()
+                : new InvalidOperationException("The reader was completed while a read waited."));
         if (resumes) session.ResumeReceiving();
-        using (session.Posting()) session.InputCompleted(exception);
+        return true;
     }
 
     private void CheckReadable()
     {
         if (_isCompleted) ThrowCompleted();
-        if (IsWaiting) Throw.State("A read is pending on this pipe: one read at a time. Await it before the next.");
+        if (IsWaiting) Throw.State("A read is pending: one read at a time. Await it before the next.");
         if (_isReading)
             Throw.State("The last read was not completed: say by AdvanceTo what was consumed before the next.");
     }
@@ -156,15 +175,16 @@ internal sealed class ReceivingPipe(PipeSession session, ConnectionPipeOptions o
             return failure is not null;
         }
 
-        ReadOnlySequence<byte> buffer =
-            _first is null ? default : new(_first, (int)(_consumed - _first.RunningIndex), _last!, _last!.Length);
-        result = new ReadResult(buffer, _isCancelled, _isFinished);
+        result = new ReadResult(Unread, _isCancelled, _isFinished);
         // After a cancelled read the next one may come without AdvanceTo, as with every pipe.
         _isReading = !_isCancelled;
         _mayAdvance = true;
         _isCancelled = false;
         return true;
     }
+
+    private ReadOnlySequence<byte> Unread =>
+        _first is null ? default : new(_first, (int)(_consumed - _first.RunningIndex), _last!, _last!.Length);
 
     /// <summary>
     /// Returns the position in the stream. All positions of an empty buffer are its beginning; positions in returned
@@ -190,7 +210,94 @@ internal sealed class ReceivingPipe(PipeSession session, ConnectionPipeOptions o
         session.Loop.PipeSegments.Return(released);
     }
 
-    // ------------------------------------------------------------------ the session: its loop
+    // ------------------------------------------------------------------ the reads of a stream: any thread
+
+    /// <summary>Reads into the memory of the caller. Of length 0, it only waits.</summary>
+    internal ValueTask<int> ReadAsync(Memory<byte> into, CancellationToken cancellationToken)
+    {
+        ValueTask<ReadResult> read = ReadAsync(cancellationToken);
+        if (!read.IsCompleted) return (_streamRead ??= new StreamRead(this)).Begin(_read!, into);
+        if (!read.IsCompletedSuccessfully) return Failed(read);
+        _ = read.Result;
+        return new ValueTask<int>(Take(into));
+    }
+
+    private static async ValueTask<int> Failed(ValueTask<ReadResult> read)
+    {
+        await read.ConfigureAwait(false);
+        return 0;
+    }
+
+    /// <summary>
+    /// Reads and blocks. A read that has timed out is withdrawn without the loop, which may be blocked.
+    /// </summary>
+    internal int Read(Memory<byte> into, int timeoutMs)
+    {
+        if (PoolSession.Current is { } pool && pool.Runs(session))
+            Throw.State(
+                "Read would wait for the next callback of its own session. Await ReadAsync, or read elsewhere.");
+#pragma warning disable CA2012 // its result is taken once, when this thread has waited for it
+        ValueTask<ReadResult> read = ReadAsync(CancellationToken.None);
+#pragma warning restore CA2012
+        if (!read.IsCompleted && _read!.SignalWhenCompleted() is { } signal
+            && !session.Loop.Engine.Block(signal, TimeSpan.FromMilliseconds(timeoutMs)))
+        {
+            if (TryWithdraw())
+                throw new NetworkException(new NetworkError(0, ErrorCategory.Timeout,
+                    $"Nothing was received within {timeoutMs} ms (ReadTimeout). The stream may still be used."));
+            session.Loop.Engine.Block(signal, Timeout.InfiniteTimeSpan);
+        }
+
+        _ = read.Result;
+        return Take(into);
+    }
+
+    private bool TryWithdraw()
+    {
+        lock (_gate)
+        {
+            if (!IsWaiting) return false;
+            _read!.End();
+            // It has the signal of this thread, so the next read uses another one.
+            _read = null;
+            return true;
+        }
+    }
+
+    /// <summary>
+    /// Ends a successful read: copies what fits. Returns the number of bytes, 0 at the end of stream.
+    /// </summary>
+    internal int Take(Memory<byte> into)
+    {
+        Span<byte> room;
+        try
+        {
+            room = into.Span;
+        }
+        catch
+        {
+            // The memory belongs to the application and may throw: the data stays for the next read.
+            lock (_gate) Advance(_consumed, _examined);
+            throw;
+        }
+
+        int count;
+        bool resumes;
+        lock (_gate)
+        {
+            // A dispose meanwhile has released the segments.
+            if (_isCompleted) throw PipeSession.Disposed();
+            ReadOnlySequence<byte> unread = Unread;
+            count = (int)Math.Min(unread.Length, room.Length);
+            unread.Slice(0, count).CopyTo(room);
+            resumes = Advance(_consumed + count, _consumed + count);
+        }
+
+        if (resumes) session.ResumeReceiving();
+        return count;
+    }
+
+    // ------------------------------------------------------------------ the session: its thread
 
     internal void Receive(ReadOnlySpan<byte> data)
     {
@@ -213,8 +320,11 @@ internal sealed class ReceivingPipe(PipeSession session, ConnectionPipeOptions o
         }
 
         if (wakes) _read!.SetResult(result);
-        // If the reader ends the hold in the meantime, its post is processed after this.
-        if (holds) session.PauseReceiving();
+        if (!holds) return;
+        session.PauseReceiving();
+        // On the pool, a reader that has ended the hold meanwhile may have resumed before.
+        lock (_gate) holds = _isHolding;
+        if (!holds) session.ResumeReceiving();
     }
 
     /// <summary>
@@ -291,7 +401,7 @@ internal sealed class ReceivingPipe(PipeSession session, ConnectionPipeOptions o
             return e;
         }
 
-        return StreamSession.EndOf("read", reason);
+        return PipeSession.EndOf("read", reason);
     }
 
     private void EndReads(bool isFinished, Exception? failure)

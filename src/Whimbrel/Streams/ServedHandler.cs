@@ -7,31 +7,31 @@ namespace Whimbrel.Streams;
 /// Call of a server's handler that serves one connection: its thread, its token and its exceptions. Owner: the session
 /// of that connection.
 /// </summary>
-/// <typeparam name="T">Type that the handler receives for the session; disposed when the handler returns.</typeparam>
+/// <param name="handler">Handler of the application, for its name.</param>
+/// <param name="call">Calls it with the stream or the pipe of a session, which is disposed when it returns.</param>
 [System.Diagnostics.CodeAnalysis.SuppressMessage("Design", "CA1001", Justification = "A token source without a timer "
     + "or a wait handle owns nothing to give back, and the handler may look at its token after the end.")]
-internal sealed class ServedHandler<T>(Session session, T face, Func<T, CancellationToken, Task> method)
-    where T : IDisposable
+internal sealed class ServedHandler(Delegate handler, Func<PipeSession, CancellationToken, Task> call)
 {
+    // Cancelled when the server begins to stop, and when the connection has ended.
     private readonly CancellationTokenSource _stop = new();
+    private PipeSession _session = null!;
     private ConnectionHost? _host;
 
-    /// <summary>Cancelled when the server begins to stop, and when the connection has ended.</summary>
-    internal CancellationToken Token => _stop.Token;
-
     /// <summary>Name of the method in messages.</summary>
-    internal string Name => UserCode.MethodOf(method) ?? "a handler";
+    internal string Name => UserCode.MethodOf(handler) ?? "a handler";
 
     internal void Cancel() => _stop.Cancel();
 
     /// <summary>Starts the handler. Called in OnConnected of the session.</summary>
-    internal void Begin()
+    internal void Begin(PipeSession session)
     {
+        _session = session;
         _host = session.Connection!.Host;
         _host.HandlerBegan(session);
         // With callbacks on the pool the handler runs there; the session itself stays on the loop.
         if (_host.Options.Scheduling == Scheduling.ThreadPool)
-            session.Loop.Engine.Offload(static s => _ = ((ServedHandler<T>)s!).ServeAsync(), this);
+            session.Loop.Engine.Offload(static s => _ = ((ServedHandler)s!).ServeAsync(), this);
         else _ = ServeAsync();
     }
 
@@ -40,7 +40,7 @@ internal sealed class ServedHandler<T>(Session session, T face, Func<T, Cancella
         CancellationToken stop = _stop.Token;
         try
         {
-            await method(face, stop).ConfigureAwait(false);
+            await call(_session, stop).ConfigureAwait(false);
         }
         catch (OperationCanceledException) when (stop.IsCancellationRequested)
         {
@@ -51,24 +51,24 @@ internal sealed class ServedHandler<T>(Session session, T face, Func<T, Cancella
             Threw(e);
         }
 
-        face.Dispose();
-        _host!.HandlerEnded(session);
+        _session.DisposeOwner();
+        _host!.HandlerEnded(_session);
     }
 
     private void Threw(Exception exception)
     {
         if (exception is NetworkException { Error.Category: not ErrorCategory.Timeout }
-            || (exception is ObjectDisposedException && !session.IsConnected))
+            || (exception is ObjectDisposedException && !_session.IsConnected))
         {
             // The connection failed, and its end is reported elsewhere.
-            session.Abort();
+            _session.Abort();
             return;
         }
 
-        session.Loop.Engine.UserCodeThrew(exception);
+        _session.Loop.Engine.UserCodeThrew(exception);
         _host!.CountUserException();
-        session.AbortWith(new CloseReason(CloseCause.UserException, 0, exception));
-        _host.NoteUserException($"The handler {Name}", $" of {session}", exception,
+        _session.AbortWith(new CloseReason(CloseCause.UserException, 0, exception));
+        _host.NoteUserException($"The handler {Name}", $" of {_session}", exception,
             "Its connection was aborted; other connections continue.");
     }
 }

@@ -1,58 +1,33 @@
-using Whimbrel.Engines;
+using System.IO.Pipelines;
+using System.Threading.Tasks.Sources;
 
 namespace Whimbrel.Streams;
 
-/// <summary>The pending read of a stream; reused for the next one. Owner: its session.</summary>
-internal sealed class StreamRead : Completion<int>
+/// <summary>
+/// The pending read of a <see cref="ConnectionStream"/>, over a read of its <see cref="ReceivingPipe"/>: the awaiting
+/// code copies the data when it takes the result. Reused for the next read. Owner: the reading half.
+/// </summary>
+internal sealed class StreamRead(ReceivingPipe pipe) : IValueTaskSource<int>
 {
-    private readonly StreamSession _session;
-    private bool _hasLimit;
-    private int _isTaken; // used with a timeout only
+    private PipeWait<ReadResult> _wait = null!;
+    private Memory<byte> _into;
 
-    internal StreamRead(StreamSession session)
-        : base(session.Loop.Engine) => _session = session;
-
-    /// <summary>
-    /// The caller's memory, into which received data is copied directly. Empty for a read that only waits.
-    /// </summary>
-    internal Memory<byte> Into { get; private set; }
-
-    internal CancellationToken Cancellation { get; private set; }
-
-    /// <summary>Begins a read. With a timeout its caller is a blocked thread that may withdraw it.</summary>
-    internal void Begin(Memory<byte> into, bool hasLimit, CancellationToken cancellation)
+    internal ValueTask<int> Begin(PipeWait<ReadResult> wait, Memory<byte> into)
     {
-        Into = into;
-        Cancellation = cancellation;
-        _hasLimit = hasLimit;
-        Volatile.Write(ref _isTaken, 0);
+        (_wait, _into) = (wait, into);
+        return new ValueTask<int>(this, wait.Version);
     }
 
-    /// <summary>
-    /// Claims the read before its memory is used. Returns false if the caller has withdrawn it. Costs nothing without a
-    /// timeout.
-    /// </summary>
-    internal bool TryTake() => !_hasLimit || Interlocked.Exchange(ref _isTaken, 1) == 0;
+    public ValueTaskSourceStatus GetStatus(short token) => _wait.GetStatus(token);
 
-    /// <summary>True if the caller has withdrawn the read before the loop started it.</summary>
-    internal bool IsTakenBack => _hasLimit && Volatile.Read(ref _isTaken) != 0;
+    public void OnCompleted(Action<object?> continuation, object? state, short token,
+        ValueTaskSourceOnCompletedFlags flags) => _wait.OnCompleted(continuation, state, token, flags);
 
-    /// <summary>
-    /// Withdraws the read at its timeout. Returns false if it is being completed. The object is not reused, because the
-    /// loop may still refer to it.
-    /// </summary>
-    internal bool TryTakeBack()
+    public int GetResult(short token)
     {
-        if (!TryTake()) return false;
-        Into = default;
-        return true;
-    }
-
-    private protected override void Consumed()
-    {
-        Into = default;
-        Cancellation = default;
-        Reset();
-        _session.EndReading();
+        Memory<byte> into = _into;
+        ReadResult result = _wait.GetResult(token);
+        _into = default;
+        return pipe.Take(into);
     }
 }

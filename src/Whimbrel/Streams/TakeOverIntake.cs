@@ -1,12 +1,10 @@
-using Whimbrel.Engines;
-
 namespace Whimbrel.Streams;
 
 /// <summary>
 /// Receive handler during a hand-over to a stream or a pipe. If the session ends by anything else first, the awaiting
 /// code gets the failure.
 /// </summary>
-internal sealed class TakeOverIntake<T>(Completion<T> taken) : Intake
+internal sealed class TakeOverIntake(Action<Exception?> taken) : Intake
 {
     internal override int Take(Session session, ReadOnlySpan<byte> unread) => session.CallOnData(unread);
 
@@ -20,6 +18,6 @@ internal sealed class TakeOverIntake<T>(Completion<T> taken) : Intake
 
     internal override void End(CloseReason reason)
     {
-        if (reason.Cause != CloseCause.HandedOver) taken.SetException(StreamSession.EndOf("take over", reason));
+        if (reason.Cause != CloseCause.HandedOver) taken(PipeSession.EndOf("take over", reason));
     }
 }

@@ -378,6 +378,18 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
         rig.Until(() => stream.CloseReason.Cause == CloseCause.LocalClose, "the connection to end");
     });
 
+    [Fact, Contract(12)]
+    public void A_read_whose_result_was_not_taken_before_the_dispose_throws() => Run(rig =>
+    {
+        (ConnectionStream stream, Peer peer) = Accept(rig);
+        ValueTask<int> reading = default;
+        rig.OnLoop(stream.Loop, () => reading = stream.ReadAsync(new byte[10]));
+        peer.Write("late");
+        rig.Until(() => reading.IsCompleted, "the data");
+        stream.Dispose();
+        Assert.Throws<ObjectDisposedException>(() => reading.GetAwaiter().GetResult());
+    });
+
     [Theory, Contract(12)]
     [InlineData(true)]
     [InlineData(false)]

@@ -19,7 +19,7 @@ internal static class Layers
     private static readonly string[] _connections = ["ConnectionOptions", "ServerOptions", "ClientOptions",
         "SocketOptionRules", "NewSocket"];
     private static readonly string[] _sessions = ["Session", "FramedSession", "FrameCutter", "IConnection",
-        "SessionDriver", "DriverHost", "PoolSession", "PoolSends", "DirectSend", "Strand", "StrandQueue", "StrandStart",
+        "SessionDriver", "DriverHost", "PoolSession", "PoolSends", "DirectSend", "Strand", "StrandQueue",
         "SessionCallback", "SessionOrder", "EndWait", "IEndWait", "Newcomer", "BodyStream", "Intake", "AsyncReceive",
         "Pipe", "SlowSession"];
     private static readonly string[] _groups = ["SessionGroup", "NamedGroups", "GroupMembers", "GroupShard",
