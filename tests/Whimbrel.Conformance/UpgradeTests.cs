@@ -150,6 +150,9 @@ public sealed partial class UpgradeTests : IDisposable
         await InheritedSocketTests.EchoesAsync(waiting);
         Assert.Equal(1, old.Server.AcceptedCount);
         Assert.False(File.Exists(gone.ToString()));
+        lock (_notices)
+            Assert.Contains($"drains and closes them: {gone}. ", Assert.Single(_notices).Message,
+                StringComparison.Ordinal);
         using Socket socket = await ConnectAsync(added);
         await InheritedSocketTests.EchoesAsync(socket);
     }

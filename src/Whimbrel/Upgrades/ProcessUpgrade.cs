@@ -113,7 +113,8 @@ public sealed class ProcessUpgrade : IAsyncDisposable
                 + "Upgrade in their options, start them, and call ReadyAsync after the last start.");
         }
 
-        lock (_gate) _isReady = true;
+        string left;
+        lock (_gate) (_isReady, left) = (true, claim?.Left ?? "");
         string? problem = claim is null ? null
             : await OnThread("whimbrel-ready", () => claim.BeReady(ReadyLimit)).ConfigureAwait(false);
         // Also after a problem: there is no way back, and this process serves.
@@ -128,6 +129,10 @@ public sealed class ProcessUpgrade : IAsyncDisposable
         claim?.TellOwned();
         claim?.Dispose();
         if (problem is not null) Report(problem);
+        if (left.Length > 0)
+            Report($"No server or datagram socket here has taken these addresses of process {OldProcess}, so that it "
+                + $"drains and closes them: {left}. If this process starts to listen there later, clients are refused "
+                + "in between: start it before ReadyAsync.");
     }
 
     /// <summary>

@@ -131,6 +131,10 @@ internal sealed class UpgradeClaim : IDisposable
         return [.. _sockets.Where(s => s.Group == group).Select(static s => s.Socket)];
     }
 
+    /// <summary>Addresses that <see cref="Take"/> has not returned, as text; empty if there are none.</summary>
+    internal string Left => string.Join(", ", _sockets.Where(s => !_taken.Contains(s.Group))
+        .Select(static s => s.Socket.LocalEndPoint).Distinct());
+
     /// <summary>
     /// Reports to the old process that this one is ready, and waits until it has released its sockets. Returns a text
     /// if it has not, but has ended or does not answer, and this process serves alone. Throws if it does not wait any
