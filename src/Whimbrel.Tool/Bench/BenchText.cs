@@ -58,7 +58,7 @@ internal static class BenchText
     {
         LoadFigures figures = cell.Figures;
         string place = string.Create(CultureInfo.InvariantCulture,
-            $"{cell.Connections:n0} connections, {RateOf(cell.Rate)}");
+            $"{cell.Connections:n0} connection{(cell.Connections == 1 ? "" : "s")}, {RateOf(cell.Rate)}");
         foreach (string limit in cell.Driver.Explain(settings.Loops, cpus))
         {
             yield return cell.IsRefused

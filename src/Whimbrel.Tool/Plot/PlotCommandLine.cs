@@ -10,8 +10,10 @@ internal static class PlotCommandLine
         Arity = ArgumentArity.ZeroOrMore,
         Description = "Reports of whimbrel bench --json, or summaries that bench/readme has stored."
     };
-    private static readonly Option<string?> s_out = CommandLine.Value<string?>("--out", "FILE",
-        "The SVG to write; - is stdout.", "a file, or - for stdout", static text => text.Length > 0 ? text : null);
+    // Only such names, because the name of a report here would replace it.
+    private static readonly Option<string?> s_out = CommandLine.Value<string?>("--out", "FILE.svg",
+        "The SVG to write; - is stdout.", "FILE.svg, or - for stdout",
+        static text => text == "-" || text.EndsWith(".svg", StringComparison.OrdinalIgnoreCase) ? text : null);
     private static readonly Option<PlotChart?> s_chart = CommandLine.Value<PlotChart?>("--chart",
         "latency|cpu|throughput", "Kind of the chart. Default: latency for reports, cpu for summaries.",
         "latency, cpu or throughput", static text => text switch

@@ -125,6 +125,8 @@ public sealed partial class PlotTests : IDisposable
         Assert.Contains("none.json cannot be read", Assert.Single(errors), StringComparison.Ordinal);
         await RunningTool.AssertRefused("A file is missing.", "whimbrel plot FILE.json...", "plot");
         await RunningTool.AssertRefused("--out FILE.svg is missing.", "whimbrel plot FILE.json...", "plot", "a.json");
+        await RunningTool.AssertRefused("--out takes FILE.svg, or - for stdout, not 'a.json'",
+            "whimbrel plot FILE.json...", "plot", "a.json", "--out", "a.json");
         await RunningTool.AssertRefused("--chart takes latency, cpu or throughput, not 'pie'",
             "whimbrel plot FILE.json...", "plot", "a.json", "--out", "-", "--chart", "pie");
     }
