@@ -21,7 +21,12 @@ internal sealed class ActionRoutes(DashboardOptions options, DashboardAccess acc
     private void End(HttpRequest request, HttpResponse response, bool isAbort)
     {
         if (!IsAllowed(request, response, DashboardActions.Disconnect)) return;
-        long id = IdOf(request, NumberStyles.AllowHexSpecifier);
+        if (!TryId(request, NumberStyles.AllowHexSpecifier, out long id))
+        {
+            response.Fail(400, "The id of a connection is hexadecimal, as on the page: disconnect/2a");
+            return;
+        }
+
         if (GroupQuestion.FindSession(EnginesOf(request), id) is not { } session)
         {
             response.Fail(404, "There is no such connection: it has ended");
@@ -39,11 +44,7 @@ internal sealed class ActionRoutes(DashboardOptions options, DashboardAccess acc
     private void Drain(HttpRequest request, HttpResponse response)
     {
         if (!IsAllowed(request, response, DashboardActions.Drain)) return;
-        if (GroupQuestion.FindServer(EnginesOf(request), IdOf(request)) is not { } server)
-        {
-            response.Fail(404, "There is no such server: it has stopped");
-            return;
-        }
+        if (FindServer(request, response) is not { } server) return;
 
         string client = DashboardAccess.PeerOf(request), address = AddressOf(server);
         Report(server, request, $"began to drain the server at {address} with {server.SessionCount} sessions");
@@ -72,11 +73,7 @@ internal sealed class ActionRoutes(DashboardOptions options, DashboardAccess acc
     private async Task ReloadAsync(HttpRequest request, HttpResponse response)
     {
         if (!IsAllowed(request, response, DashboardActions.ReloadCertificate)) return;
-        if (GroupQuestion.FindServer(EnginesOf(request), IdOf(request)) is not { } server)
-        {
-            response.Fail(404, "There is no such server: it has stopped");
-            return;
-        }
+        if (FindServer(request, response) is not { } server) return;
 
         TlsCertificate[] certificates = CertificatesOf(server);
         if (certificates.Length == 0)
@@ -116,8 +113,20 @@ internal sealed class ActionRoutes(DashboardOptions options, DashboardAccess acc
     private IEnumerable<Engine> EnginesOf(HttpRequest request) =>
         [request.Session.Loop.Engine, .. options.Engines.Where(e => !ReferenceEquals(e, request.Session.Loop.Engine))];
 
-    private static long IdOf(HttpRequest request, NumberStyles form = NumberStyles.None) =>
-        long.TryParse(request.Route["id"], form, CultureInfo.InvariantCulture, out long id) ? id : -1;
+    private static bool TryId(HttpRequest request, NumberStyles form, out long id) =>
+        long.TryParse(request.Route["id"], form, CultureInfo.InvariantCulture, out id);
+
+    /// <summary>Returns the server of the request, or null after an answer with the reason.</summary>
+    private Server? FindServer(HttpRequest request, HttpResponse response)
+    {
+        if (!TryId(request, NumberStyles.None, out long id))
+            response.Fail(400, "The number of a server is the one in its link in the overview: drain/1");
+        else if (GroupQuestion.FindServer(EnginesOf(request), id) is { } server)
+            return server;
+        else
+            response.Fail(404, "There is no such server: it has stopped");
+        return null;
+    }
 
     private static TlsCertificate[] CertificatesOf(Server server) => server.Options.Tls is not { } tls
         ? []

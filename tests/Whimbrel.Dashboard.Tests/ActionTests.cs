@@ -64,6 +64,20 @@ public class ActionTests
     private sealed class Upstream : Session;
 
     [Theory]
+    [InlineData("disconnect/xyz", "is hexadecimal, as on the page")]
+    [InlineData("abort/0x1", "is hexadecimal, as on the page")]
+    [InlineData("abort/-1", "is hexadecimal, as on the page")]
+    [InlineData("drain/1a", "the one in its link in the overview")]
+    [InlineData("reload/chat", "the one in its link in the overview")]
+    public async Task An_id_that_is_none_gets_400_with_its_form(string action, string form)
+    {
+        await using Site site = await StartAsync(DashboardActions.All);
+        using HttpResponseMessage answer = await site.SendAsync(HttpMethod.Post, $"/{action}", _bearer);
+        Assert.Equal(HttpStatusCode.BadRequest, answer.StatusCode);
+        Assert.Contains(form, await Site.TextOf(answer), StringComparison.Ordinal);
+    }
+
+    [Theory]
     [InlineData(DashboardActions.None, "disconnect", "Disconnect")]
     [InlineData(DashboardActions.None, "abort", "Disconnect")]
     [InlineData(DashboardActions.Disconnect, "drain", "Drain")]
@@ -131,7 +145,7 @@ public class ActionTests
         long id = await ServerIdAsync(site, site.Server.EndPoint!.ToString()!);
         using HttpResponseMessage none = await site.SendAsync(HttpMethod.Post, $"/reload/{id}", _bearer);
         Assert.Equal(HttpStatusCode.Conflict, none.StatusCode);
-        foreach (string path in (string[])["/disconnect/77777", "/drain/77777", "/reload/x", "/abort/-1"])
+        foreach (string path in (string[])["/disconnect/77777", "/drain/77777", "/reload/77777", "/abort/77777"])
         {
             using HttpResponseMessage answer = await site.SendAsync(HttpMethod.Post, path, _bearer);
             Assert.Equal(HttpStatusCode.NotFound, answer.StatusCode);
