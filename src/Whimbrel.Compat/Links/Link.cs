@@ -173,9 +173,18 @@ internal sealed class Link
         _wantsEmpty = _owner.WantsEmpty;
         lock (_gate)
         {
-            _bridge = bridge;
-            _isConnecting = false;
-            _isConnected = _wasUp = true;
+            if (_server is not null || _givenUp != _connects)
+            {
+                _bridge = bridge;
+                _isConnecting = false;
+                _isConnected = _wasUp = true;
+            }
+        }
+
+        if (!_wasUp)
+        {
+            bridge.Abort(); // disconnected while it connected
+            return;
         }
 
         Tell(LinkEvent.Connected);
@@ -679,12 +688,8 @@ internal sealed class Link
 
     internal bool Disconnect(bool waits = true)
     {
-        if (!_isConnected || _bridge is not { } bridge)
-        {
-            if (_isConnecting && _server is null) GiveUpConnect();
-            return false;
-        }
-
+        if (!_isConnected && _server is null && TryGiveUpConnect()) return true;
+        if (!_isConnected || _bridge is not { } bridge) return false;
         if (_isLeaving && IsTelling)
         {
             BeginEnd();
@@ -751,12 +756,19 @@ internal sealed class Link
         }
     }
 
-    // A disconnect cancels the connect attempt, also one that has not started.
-    private void GiveUpConnect()
+    // A disconnect cancels the connect attempt, also one that has not started. The attempt is then never reported as
+    // connected.
+    private bool TryGiveUpConnect()
     {
-        // ConnectAsync reads it before and after the attempt starts, so one of the two threads sees the other.
-        Interlocked.Exchange(ref _givenUp, Volatile.Read(ref _connects));
+        lock (_gate)
+        {
+            if (!_isConnecting || _isConnected) return false;
+            // ConnectAsync reads it before and after the attempt starts, so one of the two threads sees the other.
+            Interlocked.Exchange(ref _givenUp, Volatile.Read(ref _connects));
+        }
+
         _ = Volatile.Read(ref _client)?.DisconnectAsync().AsTask();
+        return true;
     }
 
     private static bool MayWait => !t_onlyBegins && Loop.Current is null;

@@ -99,12 +99,13 @@ internal sealed class ServerLink(ILinkedServer owner)
     }
 
     /// <returns>
-    /// Null if it listens. Otherwise it listens as soon as a loop is free: the last Stop found one that is not. A
-    /// callback on that loop may be waiting for a lock that the caller of Start holds, so Start does not wait for it.
+    /// Null if it listens. Otherwise it listens as soon as a loop is free: the caller is on a loop, or the last Stop
+    /// found one that is not free. A callback on that loop may be waiting for a lock that the caller of Start holds, so
+    /// Start does not wait for it.
     /// </returns>
     private Task? Listen(Server server)
     {
-        if (server.Options.Scheduling == Scheduling.Inline && Loop.Current is null && !_closing.IsCompleted)
+        if (Loop.Current is not null || (server.Options.Scheduling == Scheduling.Inline && !_closing.IsCompleted))
             return ListenAsync(server);
         server.Start(Timeout.InfiniteTimeSpan);
         return null;
