@@ -15,6 +15,9 @@ internal sealed class Recorder : Session
 
     internal Action<Recorder>? WhenDisconnected { get; init; }
 
+    internal ValueTask<PipeResult> Pipe(Session target, CancellationToken cancellation) =>
+        PipeTo(target, cancellation);
+
     internal void GiveTo(Session next) => HandOver(next);
 
     internal LoopTimer After(TimeSpan due, TimeSpan period = default) => StartTimer(due, period);

@@ -1,6 +1,8 @@
 using System.Buffers;
+using System.Net;
 using System.Runtime.CompilerServices;
 using Whimbrel.Connections;
+using Whimbrel.Datagrams;
 using Whimbrel.Testing;
 
 namespace Whimbrel.Tests;
@@ -164,5 +166,89 @@ public sealed class SecondUseTests
         sessions.Add(new WeakReference(session));
         session.Abort();
         engine.RunUntilIdle();
+    }
+
+    [Fact]
+    public void The_token_of_a_pipe_does_not_keep_its_session_alive()
+    {
+        (MemoryEngine engine, List<Recorder> sessions, List<MemoryPeer> peers) = Connect(2);
+        using CancellationTokenSource cancellation = new();
+        WeakReference source = PipeOnce(engine, sessions, peers, cancellation.Token);
+        GC.Collect();
+        GC.WaitForPendingFinalizers();
+        GC.Collect();
+        Assert.False(source.IsAlive);
+        engine.Run(engine.DisposeAsync());
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    private static WeakReference PipeOnce(MemoryEngine engine, List<Recorder> sessions, List<MemoryPeer> peers,
+        CancellationToken cancellation)
+    {
+        WeakReference source = new(sessions[0]);
+        Task<PipeResult>? piped = null;
+        engine.OnLoop(() => piped = sessions[0].Pipe(sessions[1], cancellation).AsTask());
+        peers.ForEach(static p => p.Reset());
+        engine.RunUntilIdle();
+        Assert.True(piped!.IsCompleted);
+        sessions.Clear();
+        peers.Clear();
+        // A recycled connection may have the last session.
+        for (int i = 0; i < 4; i++) engine.Connect(s_here);
+        engine.RunUntilIdle();
+        return source;
+    }
+
+    [Fact]
+    public void Files_and_sends_have_a_share_of_each_turn_of_their_own()
+    {
+        SendPace pace = new(new MemoryEngine(1, faults: MemoryFaults.None));
+        for (int turn = 0; turn < 2; turn++)
+        {
+            pace.TurnBegins();
+            pace.SpendOnFile(SendPace.MostOfTurn - 1);
+            Assert.False(pace.IsSpentByFiles);
+            pace.SpendOnFile(1);
+            Assert.Equal((false, true), (pace.IsSpent, pace.IsSpentByFiles));
+            pace.Spend(SendPace.MostOfTurn);
+            Assert.True(pace.IsSpent);
+            pace.TurnBegins();
+            pace.Spend(SendPace.MostOfTurn);
+            Assert.Equal((true, false), (pace.IsSpent, pace.IsSpentByFiles));
+        }
+    }
+
+    [Fact]
+    public void The_timers_of_a_datagram_handler_that_have_fired_are_forgotten()
+    {
+        MemoryEngine engine = new(1, faults: MemoryFaults.None);
+        Ticking handler = new();
+        DatagramSocket socket = new(
+            new DatagramOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) }, () => handler);
+        engine.Run(socket.StartAsync());
+        engine.RunFor(TimeSpan.FromSeconds(1));
+        Assert.InRange(handler.Ticks, 50, 1000);
+        Assert.InRange(TimersOf(ResidentOf(handler)!).Count, 1, 2);
+        engine.Run(socket.DisposeAsync());
+        engine.Run(engine.DisposeAsync());
+    }
+
+    [UnsafeAccessor(UnsafeAccessorKind.Field, Name = "_resident")]
+    private static extern ref LoopSocket? ResidentOf(DatagramHandler handler);
+
+    [UnsafeAccessor(UnsafeAccessorKind.Field, Name = "_timers")]
+    private static extern ref List<LoopTimer> TimersOf(LoopSocket socket);
+
+    private sealed class Ticking : DatagramHandler
+    {
+        internal int Ticks { get; private set; }
+
+        protected override void OnStarted() => StartTimer(TimeSpan.FromMilliseconds(10));
+
+        protected override void OnTimer(LoopTimer timer)
+        {
+            Ticks++;
+            StartTimer(TimeSpan.FromMilliseconds(10));
+        }
     }
 }

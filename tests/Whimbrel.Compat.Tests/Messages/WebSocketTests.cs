@@ -29,9 +29,12 @@ public sealed class WebSocketTests
         byte[] bytes = [0x01, 2, (byte)'a', (byte)'b', 0x89, 1, (byte)'p', 0x80, 1, (byte)'c', 0x82, 0];
         for (int cut = 0; cut <= bytes.Length; cut++)
         {
-            (WebSocket client, _, Recorder told, _) = Pair();
-            Give(client, bytes[..cut], bytes[cut..]);
-            Assert.Equal(["connected", "ping p", "message abc", "message "], told.Told);
+            for (int next = cut; next <= bytes.Length; next++)
+            {
+                (WebSocket client, _, Recorder told, _) = Pair();
+                Give(client, bytes[..cut], bytes[cut..next], bytes[next..]);
+                Assert.Equal(["connected", "ping p", "message abc", "message "], told.Told);
+            }
         }
     }
 

@@ -364,6 +364,37 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
         Close(rig, receiver, received);
     });
 
+    [Fact] // more than are delivered in one turn
+    public void Many_datagrams_held_by_a_pause_are_delivered_before_those_that_come_later() => Run(rig =>
+    {
+        const int Joined = 60, Runs = 10;
+        SkipUnlessLinuxUdp(rig, "Only UDP on epoll and io_uring joins datagrams.");
+        DatagramSocket receiver = Open(rig, out RecordingHandler received);
+        received.Received = static (me, _, _) =>
+        {
+            if (me.Datagrams.Count == 8) me.PauseReceiving();
+        };
+        DatagramSocket socket = Open(rig, out RecordingHandler handler);
+        rig.OnLoop(received.Loop, received.PauseReceiving);
+        for (int run = 0; run < Runs; run++) SendRun(run);
+        rig.OnLoop(received.Loop, received.ResumeReceiving);
+        rig.Until(() => received.Count == 8, "the first eight");
+        SendRun(Runs);
+        rig.OnLoop(received.Loop, received.ResumeReceiving);
+        rig.Until(() => received.Count == (Runs + 1) * Joined, "the rest");
+        Assert.Equal(Enumerable.Range(0, (Runs + 1) * Joined), received.Datagrams.Select(NumberIn));
+        Close(rig, socket, handler);
+        Close(rig, receiver, received);
+
+        void SendRun(int run)
+        {
+            byte[] bytes = new byte[Joined * 100];
+            for (int i = 0; i < Joined; i++) BitConverter.TryWriteBytes(bytes.AsSpan(i * 100), (run * Joined) + i);
+            rig.OnLoop(handler.Loop, () => handler.SendRun(bytes, 100, new DatagramPeer(receiver.EndPoint!)));
+            UntilSent(rig, socket, (run + 1) * Joined);
+        }
+    });
+
     [Fact]
     public void Datagrams_dropped_for_lack_of_receive_buffer_are_counted() => Run(rig =>
     {

@@ -2,6 +2,7 @@ using System.Runtime.CompilerServices;
 using System.Text;
 using Whimbrel.Http.Tests.Serving;
 using Whimbrel.Http.WebSockets;
+using Whimbrel.Testing;
 
 namespace Whimbrel.Http.Tests.WebSockets;
 
@@ -66,6 +67,56 @@ public sealed class WsAgainTests
                 Assert.Equal(["Text between"], peer.Read());
             }
         }
+    }
+
+    [Fact] // the context of both sides has the messages that were queued, and no others
+    public void A_compressed_message_that_was_refused_is_sent_again_later_as_it_was()
+    {
+        MemoryEngine engine = new(1, faults: MemoryFaults.None);
+        MemoryEndPoint here = new("here");
+        WebSocketOptions options = new() { Deflate = new WebSocketDeflate { Forgets = false, PeerForgets = false } };
+        List<string> waiting = [.. Enumerable.Range(0, 8).Select(static i => Noise(i, 1500))], sent = [];
+        HttpServer server = new(new ServerOptions
+        {
+            Engine = engine,
+            EndPoint = here,
+            Limits = new() { SendBytes = 8 * 1024, SlowConsumer = SlowConsumer.DropNewest }
+        });
+        server.WebSocket("/ws", () => new WsSession((s, what) =>
+        {
+            if (what != "text go") return;
+            foreach (string text in waiting.ToArray())
+            {
+                if (s.SendText(text) == SendResult.Queued && waiting.Remove(text)) sent.Add(text);
+            }
+        }), options);
+        engine.Run(server.StartAsync());
+        List<WsSession> sessions = [];
+        WebSocketClient client = new("ws://here/ws", new ClientOptions { Engine = engine, EndPoint = here }, () =>
+        {
+            sessions.Add(new WsSession());
+            return sessions[^1];
+        }, options);
+        Task connecting = client.ConnectAsync().AsTask();
+        engine.RunUntil(() => connecting.IsCompleted);
+        for (int left = 8; left > 0;)
+        {
+            sessions[0].SendText("go");
+            engine.RunUntilIdle();
+            Assert.Equal(["connected", .. sent.Select(static s => $"text {s}")], sessions[0].Events);
+            Assert.InRange(waiting.Count, left == 8 ? 1 : 0, left - 1); // some are refused
+            left = waiting.Count;
+        }
+
+        engine.Run(client.DisposeAsync());
+        engine.Run(engine.DisposeAsync());
+    }
+
+    private static string Noise(int seed, int bytes)
+    {
+        byte[] noise = new byte[bytes];
+        new Random(seed).NextBytes(noise);
+        return Convert.ToBase64String(noise);
     }
 
     [Fact] // 64 KiB are held, and reading continues at the half of it
