@@ -8,7 +8,8 @@ public sealed partial class Cluster
 {
     private void Announce(bool asks)
     {
-        if (!asks && _outbox.HasWords) return; // the bus is slow: an announcement or question is already queued
+        // The bus is slow. Only an announcement counts: presence, which may be due in the same turn, tells no interval.
+        if (!asks && _outbox.HasAnnouncement) return;
         Span<byte> payload = stackalloc byte[AnnouncementBytes];
         BinaryPrimitives.WriteInt32LittleEndian(payload, (int)_options.AnnounceInterval.TotalMilliseconds);
         payload[^1] = asks ? (byte)1 : (byte)0;

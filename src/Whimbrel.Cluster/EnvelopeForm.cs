@@ -60,7 +60,8 @@ internal sealed class EnvelopeForm(ulong instance, byte[] node, bool isSigned)
         Envelope.Write(buffer.AsSpan(0, length), kind, instance, epoch, node, name, payload, isSigned);
         return new Outgoing(subject, group, buffer, length)
         {
-            IsOrdered = kind is EnvelopeKind.Broadcast or EnvelopeKind.Mark
+            IsOrdered = kind is EnvelopeKind.Broadcast or EnvelopeKind.Mark,
+            IsAnnouncement = kind == EnvelopeKind.Announcement,
         };
     }
 

@@ -140,12 +140,12 @@ internal sealed class Outbox(int limitBytes, int repeatLimitBytes, QueuePolicy p
         }
     }
 
-    /// <summary>Whether messages of this node about itself are queued.</summary>
-    internal bool HasWords
+    /// <summary>Whether an announcement of this node is queued.</summary>
+    internal bool HasAnnouncement
     {
         get
         {
-            lock (_gate) return !_words.IsEmpty;
+            lock (_gate) return _words.Any(static item => item.IsAnnouncement);
         }
     }
 

@@ -29,6 +29,9 @@ internal sealed class Outgoing(string subject, GroupState? group, byte[] buffer,
     /// </summary>
     internal bool IsOrdered { get; init; }
 
+    /// <summary>Whether it announces the node.</summary>
+    internal bool IsAnnouncement { get; init; }
+
     /// <summary>Time at which the bus accepted it.</summary>
     internal long SentAtMs { get; set; }
 

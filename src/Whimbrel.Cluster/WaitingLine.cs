@@ -8,7 +8,7 @@ internal sealed class WaitingLine
     private readonly Stack<Outgoing> _given = []; // dequeued before the queue, the oldest on top
     private readonly Queue<Outgoing> _queue = [];
 
-    internal bool IsEmpty => _given.Count + _queue.Count == 0;
+    internal bool Any(Func<Outgoing, bool> isIt) => _given.Any(isIt) || _queue.Any(isIt);
 
     internal void Add(Outgoing item) => _queue.Enqueue(item);
 

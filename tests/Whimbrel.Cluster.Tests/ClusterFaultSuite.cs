@@ -193,7 +193,7 @@ public abstract class ClusterFaultSuite : IAsyncLifetime
         await old.RestoreAsync();
         Assert.All(nodes, static n => Assert.Equal(ClusterState.Healthy, n.Cluster.State));
         // tidy: waits because nodes do not report when they have received all announcements, three per interval
-        await Task.Delay(1_000);
+        await Task.Delay(2_000);
         relay.Cut();
         await UntilMissedAsync(nodes[2], $":{old.Port}", "'a', 'b'");
         foreach (RealNode node in nodes[..2]) await UntilMissedAsync(node, $":{Broker.Port}", "'c'");

@@ -51,6 +51,21 @@ public sealed class OutboxTests : VirtualNodes
         Assert.Equal(Limit / _form.Length(group.NameBytes.Length, Envelope.MessageLength(2_000)), most);
     }
 
+    // Presence that was due in the same turn kept a node from announcing itself, so that it was never missed.
+    [Fact]
+    public void Only_an_announcement_counts_as_a_queued_announcement()
+    {
+        Outbox box = Box(QueuePolicy.DropNewest);
+        foreach (EnvelopeKind kind in (EnvelopeKind[])[EnvelopeKind.Presence, EnvelopeKind.PresenceQuery])
+            Assert.True(box.TryAddControl(_form.Control(kind, (ReadOnlySpan<byte>)[], "nodes", []), out _));
+        Assert.False(box.HasAnnouncement);
+        Assert.True(box.TryAddControl(
+            _form.Control(EnvelopeKind.Announcement, (ReadOnlySpan<byte>)[], "nodes", []), out _));
+        Assert.True(box.HasAnnouncement);
+        Assert.Equal(3, Take(box).Count);
+        Assert.False(box.HasAnnouncement);
+    }
+
     [Fact]
     public void Joined_broadcasts_count_with_the_bytes_that_they_have_in_the_envelope()
     {

@@ -236,7 +236,7 @@ public sealed class CompletionTests
     [Fact]
     public void Eight_threads_use_the_same_objects_again_and_again_and_every_result_arrives_once()
     {
-        const int rounds = 30_000;
+        const int rounds = 10_000;
         RunningEngine engine = new();
         ConcurrentQueue<string> wrong = [];
         Thread[] threads = [.. Enumerable.Range(0, 4).SelectMany(_ => Pair(new Reused(engine) { Dawdles = true }))];
