@@ -8,7 +8,7 @@ public sealed partial class Cluster
 {
     private void Announce(bool asks)
     {
-        // The bus is slow. Only an announcement counts: presence, which may be due in the same turn, tells no interval.
+        // The bus is slow. Presence does not count: it may be due in the same turn, and has no interval in it.
         if (!asks && _outbox.HasAnnouncement) return;
         Span<byte> payload = stackalloc byte[AnnouncementBytes];
         BinaryPrimitives.WriteInt32LittleEndian(payload, (int)_options.AnnounceInterval.TotalMilliseconds);

@@ -63,7 +63,8 @@ internal static class SessionOrder
     }
 
     /// <summary>
-    /// Starts work whose result or exception completes <paramref name="done"/>, unless its deadline did. Returns it.
+    /// Starts work, and completes <paramref name="done"/> with its result or exception, unless the deadline was first.
+    /// Returns <paramref name="done"/>.
     /// </summary>
     internal static StopWait<T> Begin<T>(StopWait<T> done, Func<ValueTask<T>> work)
     {

@@ -226,13 +226,7 @@ public sealed class CSharpMulticastTests
             }
         }
 
-        public Standing Stop(int loop)
-        {
-            Standing standing = new();
-            _service.Engine!.GetLoop(loop).Post(standing.Stand);
-            standing.Stands.Wait(TestContext.Current.CancellationToken);
-            return standing;
-        }
+        public Standing Stop(int loop) => new(_service.Engine!.GetLoop(loop));
 
         public void Dispose()
         {
@@ -240,21 +234,6 @@ public sealed class CSharpMulticastTests
             _service.Dispose();
             foreach (Socket peer in Peers) peer.Dispose();
         }
-    }
-
-    private sealed class Standing : IDisposable
-    {
-        private readonly ManualResetEventSlim _goOn = new();
-
-        public ManualResetEventSlim Stands { get; } = new();
-
-        public void Stand()
-        {
-            Stands.Set();
-            _goOn.Wait(Log.Patience);
-        }
-
-        public void Dispose() => _goOn.Set();
     }
 
     private sealed class AskingServer(Service service, Room room) : TcpServer(service, "127.0.0.1", 0)

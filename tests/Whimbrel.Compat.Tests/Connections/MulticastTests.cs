@@ -355,7 +355,6 @@ public sealed class MulticastTests
     {
         await using Engine engine = new(new EngineOptions { Loops = 1, BlockedLoopMs = 60_000 });
         await engine.StartAsync();
-        using ManualResetEventSlim goOn = new();
         using Setting chosen = new(callbacks);
         CompatOptions.Engine = engine;
         try
@@ -364,26 +363,19 @@ public sealed class MulticastTests
                 static (s, b) => s.Plain(b), static (s, b) => s.Plain(b));
             try
             {
-                using ManualResetEventSlim stands = new();
-                engine.GetLoop(0).Post(() =>
-                {
-                    stands.Set();
-                    goOn.Wait(TimeSpan.FromSeconds(20));
-                });
-                stands.Wait(TestContext.Current.CancellationToken);
+                using Standing standing = new(engine.GetLoop(0));
                 string second = new('2', length);
                 Assert.True(server.Multicast("1"));
                 Assert.True(sessions[0].Plain(Encoding.ASCII.GetBytes(second)));
                 Assert.True(server.Multicast("3"));
                 Assert.True(server.Multicast(second)); // too long to be collected
                 Assert.True(server.Multicast("4"));
-                goOn.Set();
+                standing.Dispose();
                 Assert.Equal($"1{second}3{second}4", Text(peers[0], 3 + 2 * length));
                 Assert.Equal($"13{second}4", Text(peers[1], 3 + length));
             }
             finally
             {
-                goOn.Set();
                 server.Dispose();
             }
 
@@ -402,7 +394,6 @@ public sealed class MulticastTests
         await using Engine engine =
             new(new EngineOptions { Loops = 1, MailboxLimitBytes = 64 * 1024, BlockedLoopMs = 60_000 });
         await engine.StartAsync();
-        using ManualResetEventSlim goOn = new();
         CompatOptions.Engine = engine;
         try
         {
@@ -417,13 +408,7 @@ public sealed class MulticastTests
             (RecordingServer server, _, List<Socket> peers) = Start(log, send, send);
             try
             {
-                using ManualResetEventSlim stands = new();
-                engine.GetLoop(0).Post(() =>
-                {
-                    stands.Set();
-                    goOn.Wait(TimeSpan.FromSeconds(20));
-                });
-                stands.Wait(TestContext.Current.CancellationToken);
+                using Standing standing = new(engine.GetLoop(0));
                 byte[] message = new byte[1000];
                 Thread sender = new(() =>
                 {
@@ -433,7 +418,7 @@ public sealed class MulticastTests
                 // The mailbox holds 64 KiB: about 32 messages for both.
                 Log.Until(() => Volatile.Read(ref taken) >= 60, "a full mailbox");
                 Assert.NotEqual(200, Volatile.Read(ref taken));
-                goOn.Set();
+                standing.Dispose();
                 foreach (Socket peer in peers) Cost.Read(peer, new byte[100 * 1000]);
                 Assert.True(sender.Join(Log.Patience));
                 Assert.Equal((200, 0), (taken, log.Count("session: error NoBufferSpaceAvailable")));
@@ -442,7 +427,6 @@ public sealed class MulticastTests
             }
             finally
             {
-                goOn.Set();
                 server.Dispose();
             }
 

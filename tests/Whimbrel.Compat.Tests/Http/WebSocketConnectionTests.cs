@@ -133,7 +133,7 @@ public sealed class WebSocketConnectionTests
             Assert.True(server.Start());
             int port = ((System.Net.IPEndPoint)server.Endpoint).Port;
             using Socket plain = Opened(port), first = Opened(port), second = Cost.Connect(port);
-            using ManualResetEventSlim isAsked = new(), mayAnswer = new(), isOpen = new(), stands = new(), goOn = new();
+            using ManualResetEventSlim isAsked = new(), mayAnswer = new(), isOpen = new();
             object? asked = null;
             server.AtConnecting = session =>
             {
@@ -148,17 +148,12 @@ public sealed class WebSocketConnectionTests
             };
             second.Send(Encoding.ASCII.GetBytes(Asking));
             Assert.True(isAsked.Wait(Log.Patience));
-            engine.GetLoop(0).Post(() =>
-            {
-                stands.Set();
-                goOn.Wait(Log.Patience);
-            });
-            Assert.True(stands.Wait(Log.Patience));
+            using Standing standing = new(engine.GetLoop(0));
             server.MulticastText("<1>");
             mayAnswer.Set();
             Assert.True(isOpen.Wait(Log.Patience));
             server.MulticastText("<2>");
-            goOn.Set();
+            standing.Dispose();
             Assert.StartsWith("HTTP/1.1 101", ReadUntil(second, "<2>"), StringComparison.Ordinal);
             foreach (Socket old in (Socket[])[plain, first])
                 Assert.Contains("<1>", ReadUntil(old, "<2>"), StringComparison.Ordinal);
