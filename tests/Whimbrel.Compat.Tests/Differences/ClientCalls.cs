@@ -87,7 +87,7 @@ internal static class ClientCalls
             "does not return",
             "0 False client: connecting False, client: connected True, client: disconnecting True, client: "
             + "disconnected False",
-            "`Receive` of a client whose peer has ended"),
+            "`Receive` of a client after the end of its peer"),
         new(
             "Client: SendAsync in OnConnected, and above OptionSendBufferLimit",
             static () => Seen.Lines(

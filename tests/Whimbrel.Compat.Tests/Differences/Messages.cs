@@ -55,7 +55,7 @@ internal static class Messages
             NoServer,
             "does not return",
             "InvalidOperationException",
-            "`HttpClientEx` whose connect fails"),
+            "`HttpClientEx` after a failed connect"),
         new(
             "WebSocket: callbacks of a connection, an echo, a close",
             Story,
@@ -104,7 +104,7 @@ internal static class Messages
             NoWebSocket,
             "does not return",
             "client: connected True, client: ws connecting, client: ws error",
-            "a WebSocket client whose server does not upgrade"),
+            "a WebSocket client of a server that does not upgrade"),
     ];
 
     private sealed class WebServer(Log log) : HttpServer(IPAddress.Loopback, 0)

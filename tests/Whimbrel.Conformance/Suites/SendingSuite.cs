@@ -868,7 +868,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
     [Fact, Contract(5, 6)]
     public void A_Commit_after_a_SendAsync_that_waits_for_space_throws() => Run(rig =>
     {
-        byte[] much = Pattern(300_000);
+        byte[] much = Pattern(6_000_000); // more than the buffers of the system: the peer reads after the Commit
         bool threw = false;
         RecordingServer server = rig.Serve(
             s => s.AtReceived = (x, _) =>
@@ -885,8 +885,8 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
             });
         Peer peer = rig.ConnectPeer(server.EndPoint!);
         peer.Write("x");
-        Assert.True(peer.Read(much.Length).AsSpan().SequenceEqual(much));
         rig.Until(() => Volatile.Read(ref threw), "the Commit to throw");
+        Assert.True(peer.Read(much.Length).AsSpan().SequenceEqual(much));
         RecordingSession session = server.Session();
         rig.Until(() => session.BytesPending == 0, "nothing to be left of what was reserved");
     });
