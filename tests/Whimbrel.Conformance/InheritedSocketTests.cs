@@ -36,6 +36,7 @@ public sealed class InheritedSocketTests
             using Socket waiting = await ConnectAsync(owner.LocalEndPoint!);
             await server.StartAcceptingAsync();
             await EchoesAsync(waiting);
+            waiting.Dispose();
             await server.StopAsync(TimeSpan.FromSeconds(10));
             if (isUnix) Assert.True(File.Exists(path));
             // The owner can still accept: nothing was shut down, and no filter drops the connection.
