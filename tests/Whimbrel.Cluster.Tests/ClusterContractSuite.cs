@@ -11,11 +11,9 @@ public abstract class ClusterContractSuite : IAsyncLifetime
 {
     private const string Subject = "contract.group.g";
 
-    private static readonly bool s_isDeep = Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1";
-
     // On a busy machine a node may need more than the default to reconnect to its broker. The deep run uses the
     // default.
-    private static readonly TimeSpan s_grace = s_isDeep ? TimeSpan.FromSeconds(2) : TimeSpan.FromSeconds(20);
+    private static readonly TimeSpan s_grace = Depth.IsDeep ? TimeSpan.FromSeconds(2) : TimeSpan.FromSeconds(20);
 
     private readonly Engine _engine = new(new EngineOptions { Loops = 2 });
     private readonly List<IAsyncDisposable> _open = [];
@@ -118,7 +116,7 @@ public abstract class ClusterContractSuite : IAsyncLifetime
     public async Task A_broker_that_is_restarted_loses_nothing_that_fits_the_queue()
     {
         const int MessagesPerSecond = 1_000;
-        int restarts = s_isDeep ? 20 : Restarts;
+        int restarts = Depth.IsDeep ? 20 : Restarts;
         List<string> restarted = [];
         RealNode[] nodes = [];
         foreach (string name in (string[])["a", "b", "c"])

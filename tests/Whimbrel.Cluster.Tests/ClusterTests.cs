@@ -871,14 +871,14 @@ public sealed class ClusterTests : VirtualNodes
     [InlineData(true)]
     public void Each_of_fifty_nodes_with_changing_members_receives_what_the_model_predicts(bool hasFaults)
     {
-        foreach (int seed in Seeds.Some(Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1" ? 200 : 2))
+        foreach (int seed in Seeds.Some(Depth.IsDeep ? 200 : 2))
             CrowdStory.Run(seed, hasFaults);
     }
 
     [Fact] // 2, 3: seeds
     public void With_losses_delays_and_cuts_every_stream_is_in_order_and_every_loss_is_reported()
     {
-        foreach (int seed in Seeds.Some(Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1" ? 20_000 : 2_000))
+        foreach (int seed in Seeds.Some(Depth.IsDeep ? 20_000 : 2_000))
             ClusterStory.Run(seed);
     }
 }

@@ -153,7 +153,7 @@ public sealed class PresenceTests : IDisposable
     [Fact]
     public void With_losses_delays_and_cuts_all_counts_are_right_in_the_end()
     {
-        foreach (int seed in Seeds.Some(Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1" ? 3_000 : 150))
+        foreach (int seed in Seeds.Some(Depth.IsDeep ? 3_000 : 150))
         {
             End();
             Random random = new(seed);

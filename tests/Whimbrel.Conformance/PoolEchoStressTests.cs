@@ -41,7 +41,7 @@ public sealed class PoolEchoStressTests
     [InlineData(EngineKind.Uring)]
     public async Task Each_exchange_with_callbacks_on_the_pool_ends_while_the_process_runs(EngineKind kind)
     {
-        Assert.SkipUnless(Transport.IsDeep || AskedSeconds is not null, "a minute for each engine: ./test --deep");
+        Assert.SkipUnless(Depth.IsDeep || AskedSeconds is not null, "a minute for each engine: ./test --deep");
         Assert.SkipUnless(OperatingSystem.IsLinux(), "epoll and io_uring");
         Transport.Needs(kind);
         int seconds = AskedSeconds ?? 60;

@@ -30,7 +30,7 @@ public class CostTests
     [Fact]
     public async Task Cost_with_10_000_connections_is_nothing_without_a_viewer_and_small_with_one()
     {
-        Assert.SkipUnless(Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1", "Takes a minute: ./test --deep");
+        Assert.SkipUnless(Depth.IsDeep, "Takes a minute: ./test --deep");
         OtherProgram.Needs("python3");
         await using Site site = await Site.StartAsync();
         // Another process, because one would need two descriptors for each connection.

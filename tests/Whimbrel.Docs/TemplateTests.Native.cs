@@ -9,7 +9,7 @@ namespace Whimbrel.Docs;
 public partial class TemplateTests
 {
     /// One program in each run; all of them with --deep, because a publish keeps a cpu busy for half a minute.
-    public static TheoryData<string> NativePrograms => Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1"
+    public static TheoryData<string> NativePrograms => Depth.IsDeep
         ? ["echo", "chat", "web", "compat"] : ["echo"];
 
     [Theory, MemberData(nameof(NativePrograms))]

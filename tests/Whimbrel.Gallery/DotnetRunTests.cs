@@ -9,8 +9,7 @@ public sealed class DotnetRunTests
     [Theory, MemberData(nameof(Programs))]
     public async Task A_program_builds_without_warnings_and_runs(string name)
     {
-        Assert.SkipUnless(Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1",
-            "Builds each program by `dotnet build`: ./test --deep");
+        Assert.SkipUnless(Depth.IsDeep, "Builds each program by `dotnet build`: ./test --deep");
         (int code, string output) = await RunningProgram.RunCommandAsync("build", "-c", "Release", name + ".cs");
         Assert.True(code == 0, output);
         Assert.DoesNotContain("warning", output, StringComparison.Ordinal);

@@ -8,8 +8,6 @@ public sealed class ScheduleTests
     private const int RandomOrders = 1_500;
     private const int MostDeepOrders = 500_000;
 
-    private static readonly bool s_isDeep = Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1";
-
     [Fact]
     public void Sends_of_two_threads_reach_a_loop_that_falls_asleep() => Explore(2, static () =>
         new InboxStory(Scheduling.Inline)
@@ -83,7 +81,7 @@ public sealed class ScheduleTests
     /// </summary>
     private static void Explore(int preemptions, Func<InboxStory> create)
     {
-        if (!s_isDeep)
+        if (!Depth.IsDeep)
         {
             Run(new Explorer(1), create, 1, MostOrders);
             Run(new Explorer(4, seed: 1), create, 4, RandomOrders);

@@ -12,8 +12,6 @@ public sealed class SimulationTests
     private const int Seeds = 12_000;
     private const int DeepSeeds = 200_000;
 
-    private static bool IsDeep => Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1";
-
     private static void Print(string line) => TestContext.Current.TestOutputHelper!.WriteLine(line);
 
     [Fact]
@@ -27,7 +25,7 @@ public sealed class SimulationTests
             return;
         }
 
-        int seeds = IsDeep ? DeepSeeds : SeedRun.IsQuick ? Seeds / 10 : Seeds;
+        int seeds = Depth.Of(Seeds, deep: DeepSeeds);
         long steps = 0;
         long sessions = 0;
         // First seed that an interrupted earlier run has not finished.

@@ -28,7 +28,7 @@ public sealed class BenchProtocolTests
     [InlineData("whimbrel-web-uring")]
     public async Task Every_byte_of_a_short_benchmark_of_HTTP_and_WebSocket_is_right(string peer)
     {
-        bool isDeep = Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1";
+        bool isDeep = Depth.IsDeep;
         if (peer.Contains("uring", StringComparison.Ordinal)) NeedsUring();
         Assert.SkipUnless(isDeep || peer == "whimbrel-web-epoll", "Other engines are measured with --deep.");
         Assert.SkipUnless(File.Exists("/usr/include/openssl/ssl.h"),

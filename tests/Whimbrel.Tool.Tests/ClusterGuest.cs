@@ -11,7 +11,7 @@ internal sealed partial class ClusterGuest : IDisposable
     // The chat accepts twenty lines a second per guest, with a burst of forty: no more may be pending for a stopped
     // node (stopped for ten seconds in deep runs).
     private static readonly TimeSpan s_pace =
-        TimeSpan.FromMilliseconds(Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1" ? 300 : 70);
+        TimeSpan.FromMilliseconds(Depth.IsDeep ? 300 : 70);
 
     private readonly Lock _gate = new();
     private readonly Socket _client;

@@ -8,8 +8,6 @@ namespace Whimbrel.Tool.Tests;
 // Nodes as processes, with a real broker: one room on several `serve chat`.
 public sealed class ClusterTests
 {
-    private static readonly bool s_isDeep = Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1";
-
     private static Task<RealProgram> BrokerAsync(int port) =>
         RealProgram.ServeAsync("nats-server", port, _ => ["-a", "127.0.0.1", "-p", $"{port}"]);
 
@@ -81,7 +79,7 @@ public sealed class ClusterTests
     {
         int port = RealProgram.FreePort();
         string address = $"nats://127.0.0.1:{port}";
-        TimeSpan fault = TimeSpan.FromSeconds(s_isDeep ? 10 : 1.5);
+        TimeSpan fault = TimeSpan.FromSeconds(Depth.IsDeep ? 10 : 1.5);
         RealProgram broker = await BrokerAsync(port);
         RunningTool[] nodes = [await NodeAsync("a", address), await NodeAsync("b", address),
             await NodeAsync("c", address)];
@@ -183,7 +181,7 @@ public sealed class ClusterTests
 
             // Longer than three unanswered pings, after which a silent broker is disconnected.
             await network.CutAsync("c");
-            await PassAsync(TimeSpan.FromSeconds(s_isDeep ? 20 : 8));
+            await PassAsync(TimeSpan.FromSeconds(Depth.IsDeep ? 20 : 8));
             await AllHearAllAsync(guests[..2]);
             Assert.Contains("cluster: degraded.", await nodes[2].Error.ThatContains("degraded"),
                 StringComparison.Ordinal);
@@ -191,12 +189,12 @@ public sealed class ClusterTests
             await AllHearAllAsync(guests);
 
             await network.CutAsync("a", isOneWay: true);
-            await PassAsync(TimeSpan.FromSeconds(s_isDeep ? 10 : 3));
+            await PassAsync(TimeSpan.FromSeconds(Depth.IsDeep ? 10 : 3));
             await network.HealAsync("a");
             await AllHearAllAsync(guests);
 
             await network.CutAsync("broker");
-            await PassAsync(TimeSpan.FromSeconds(s_isDeep ? 10 : 3));
+            await PassAsync(TimeSpan.FromSeconds(Depth.IsDeep ? 10 : 3));
             await network.HealAsync("broker");
             await AllHearAllAsync(guests);
 

@@ -12,8 +12,7 @@ public class SiteTests
     [Fact]
     public async Task The_site_has_a_page_with_search_dark_mode_versions_and_a_Markdown_twin()
     {
-        Assert.SkipUnless(Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1",
-            "Builds the whole site: ./test --deep");
+        Assert.SkipUnless(Depth.IsDeep, "Builds the whole site: ./test --deep");
         using var folder = new TemporaryFolder();
         string site = Path.Combine(folder.Path, "site");
         await BuildAsync("--output", site);

@@ -8,12 +8,11 @@ namespace Whimbrel.Conformance;
 /// in a tenth of the time. </summary>
 internal static class QuickSelection
 {
-    private static readonly bool s_isQuick = Environment.GetEnvironmentVariable("WHIMBREL_QUICK") == "1";
     private static readonly ConcurrentDictionary<Type, (int Index, string[] Tests, int Classes)> s_places = new();
 
     internal static void SkipOthers(Type testClass)
     {
-        if (!s_isQuick || TestContext.Current.TestMethod?.MethodName is not { } test) return;
+        if (!Depth.IsQuick || TestContext.Current.TestMethod?.MethodName is not { } test) return;
         (int index, string[] tests, int classes) = s_places.GetOrAdd(testClass, static type => PlaceOf(type));
         int number = Array.IndexOf(tests, test);
         Assert.SkipUnless(number < 0 || IsChosen(number, tests.Length, index, classes),

@@ -6,9 +6,6 @@ public sealed record Transport(string Name, IReadOnlyList<int> Seeds, Func<int, 
 {
     public override string ToString() => Name;
 
-    /// <summary>True if the long variants were requested.</summary>
-    public static bool IsDeep => Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1";
-
     private static readonly int[] s_noSeed = [0];
 
     public static Transport UringTcp { get; } = new("uring tcp", s_noSeed,
@@ -100,6 +97,6 @@ public sealed record Transport(string Name, IReadOnlyList<int> Seeds, Func<int, 
     private static int[] MemorySeeds() =>
         int.TryParse(Environment.GetEnvironmentVariable("WHIMBREL_SEED"), out int forced)
             ? [forced]
-            : [.. Enumerable.Range(1, IsDeep ? 50 : 3)];
+            : [.. Enumerable.Range(1, Depth.IsDeep ? 50 : 3)];
 #endif
 }

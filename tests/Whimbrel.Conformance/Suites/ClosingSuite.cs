@@ -369,7 +369,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
     [Fact, Contract(12)]
     public void A_peer_that_never_closes_is_reset_after_the_linger_time() => Run(rig =>
     {
-        Assert.SkipUnless(rig.IsVirtual || Transport.IsDeep,
+        Assert.SkipUnless(rig.IsVirtual || Depth.IsDeep,
             "Takes 5 s in real time: runs with --deep, and always on the memory engine.");
         RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.Close());
         Peer peer = rig.ConnectPeer(server.EndPoint!);
@@ -415,7 +415,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
     [InlineData(true)]
     public void A_peer_that_reads_slowly_gets_everything_however_long_it_takes(bool inOnePiece) => Run(rig =>
     {
-        Assert.SkipUnless(rig.IsVirtual || Transport.IsDeep,
+        Assert.SkipUnless(rig.IsVirtual || Depth.IsDeep,
             "Slow in real time: runs with --deep, and always on the memory engine.");
         byte[] data = Pattern(Large);
         RecordingServer server = rig.Serve(

@@ -178,7 +178,7 @@ public abstract class ConcurrencySuite(Transport transport) : Suite(transport)
     [Fact, Contract(1, 2, 5)]
     public void After_a_storm_from_many_threads_every_callback_order_is_legal() => Run(rig =>
     {
-        int rounds = Transport.IsDeep ? 2000 : 150;
+        int rounds = Depth.IsDeep ? 2000 : 150;
         RecordingServer? server = null;
         server = rig.Serve(
             s =>

@@ -15,7 +15,7 @@ public abstract class ConnectionPipeSuite(Transport transport) : TrafficSuite(tr
     [InlineData(false)]
     public void Two_pipes_that_push_at_each_other_lose_nothing(bool onLoop) => Run(rig =>
     {
-        int length = rig.IsVirtual ? 300_000 : Transport.IsDeep ? 1 << 30 : 4 * 1024 * 1024;
+        int length = rig.IsVirtual ? 300_000 : Depth.IsDeep ? 1 << 30 : 4 * 1024 * 1024;
         using End here = Accept(rig,
             new ServerOptions
             {

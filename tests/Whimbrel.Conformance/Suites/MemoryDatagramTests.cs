@@ -12,7 +12,7 @@ public sealed class MemoryDatagramTests
     private const int Clients = 5;
     private const int Each = 60;
 
-    private static IEnumerable<int> Seeds => Enumerable.Range(1, Transport.IsDeep ? 500 : 25);
+    private static IEnumerable<int> Seeds => Enumerable.Range(1, Depth.IsDeep ? 500 : 25);
 
     [Fact]
     public void On_a_faultless_network_each_datagram_arrives_once_and_in_order()

@@ -8,7 +8,7 @@ namespace Whimbrel.Conformance;
 /// sends.</summary>
 public sealed class MemoryFaultTests
 {
-    public static TheoryData<int> Seeds => [.. Enumerable.Range(1, Transport.IsDeep ? 200 : 10)];
+    public static TheoryData<int> Seeds => [.. Enumerable.Range(1, Depth.IsDeep ? 200 : 10)];
 
     [Theory, Contract(1)]
     [MemberData(nameof(Seeds))]

@@ -36,7 +36,7 @@ public abstract class PipeSuite(Transport transport) : TrafficSuite(transport)
     public void In_both_directions_at_once_every_byte_arrives_and_then_the_FIN(int loops) => Run(
         rig =>
         {
-            int length = rig.IsVirtual ? 300_000 : Transport.IsDeep ? 64 * 1024 * 1024 : 4 * 1024 * 1024;
+            int length = rig.IsVirtual ? 300_000 : Depth.IsDeep ? 64 * 1024 * 1024 : 4 * 1024 * 1024;
             Ends ends = Two(rig);
             Task<PipeResult> there = Join(rig, ends.A, ends.B);
             Task<PipeResult> back = Join(rig, ends.B, ends.A);

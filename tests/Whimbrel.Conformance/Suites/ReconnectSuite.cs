@@ -396,7 +396,7 @@ public abstract class ReconnectSuite(Transport transport) : Suite(transport)
     public void Thousands_of_reconnects_leave_nothing_open() => Run(
         rig =>
         {
-            int rounds = rig.IsVirtual || Transport.IsDeep ? 10_000 : 2_000;
+            int rounds = rig.IsVirtual || Depth.IsDeep ? 10_000 : 2_000;
             RecordingServer server = Rude(rig);
             ReconnectPolicy policy = new()
             {

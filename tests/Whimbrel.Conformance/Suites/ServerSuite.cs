@@ -675,7 +675,7 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
     {
         RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, data) => x.Send(data));
         int before = 0;
-        int waves = Transport.IsDeep ? 50 : 4;
+        int waves = Depth.IsDeep ? 50 : 4;
         for (int wave = 0; wave < waves; wave++)
         {
             Peer[] peers = [.. Enumerable.Range(0, 50).Select(_ => rig.ConnectPeer(server.EndPoint!))];

@@ -51,7 +51,7 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
     {
         // 64 MiB in each direction on real engines, 1 GiB in deep runs; less where every byte may be a step of the
         // simulation.
-        int length = rig.IsVirtual ? 512 * 1024 : Transport.IsDeep ? 1 << 30 : onLoop ? 64 * 1024 * 1024
+        int length = rig.IsVirtual ? 512 * 1024 : Depth.IsDeep ? 1 << 30 : onLoop ? 64 * 1024 * 1024
             : 8 * 1024 * 1024;
         (ConnectionStream here, ConnectionStream there) = Pair(rig);
         Task<bool>[] all =

@@ -10,7 +10,7 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
     public void Close_abort_and_send_from_every_callback_and_from_other_threads_at_once() => Run(rig =>
     {
         int seed = rig.IsVirtual ? 1 : Random.Shared.Next();
-        int sessions = rig.IsVirtual ? 25 : Transport.IsDeep ? 1000 : 150;
+        int sessions = rig.IsVirtual ? 25 : Depth.IsDeep ? 1000 : 150;
         try
         {
             Mix(rig, new Random(seed), sessions);
@@ -44,7 +44,7 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
     public void Sessions_in_waves_give_back_descriptors_blocks_and_slots() => Run(rig =>
     {
         const int Wave = 100;
-        int waves = rig.IsVirtual ? 3 : Transport.IsDeep ? 100 : 8;
+        int waves = rig.IsVirtual ? 3 : Depth.IsDeep ? 100 : 8;
         Server server = rig.Keep(new Server(new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() },
             static () => new EchoSession()));
         rig.Await(server.StartAsync());
@@ -73,7 +73,7 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
     [Fact, Contract(17)]
     public void Two_loops_that_broadcast_flat_out_into_each_others_groups_do_not_stall() => Run(rig =>
     {
-        TimeSpan time = TimeSpan.FromSeconds(Transport.IsDeep ? 10 : 0.5);
+        TimeSpan time = TimeSpan.FromSeconds(Depth.IsDeep ? 10 : 0.5);
         ServerOptions options =
             new()
             {
@@ -198,7 +198,7 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
     [Fact, Contract(3, 7)]
     public void Keyed_streams_of_many_echo_sessions_come_back_byte_for_byte() => Run(rig =>
     {
-        int total = rig.IsVirtual ? 100_000 : Transport.IsDeep ? 20_000_000 : 400_000;
+        int total = rig.IsVirtual ? 100_000 : Depth.IsDeep ? 20_000_000 : 400_000;
         Server server = rig.Keep(new Server(new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() },
             static () => new EchoSession()));
         rig.Await(server.StartAsync());

@@ -196,7 +196,7 @@ public sealed class EngineTests
     [Theory, InlineData(false), InlineData(true)]
     public async Task Bodies_of_64_MiB_stream_in_constant_memory_also_with_a_slow_reader(bool isTls)
     {
-        bool isDeep = Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1";
+        bool isDeep = Depth.IsDeep;
         long length = isDeep ? 1L << 30 : 64L << 20;
         await using Site site = new(EngineKind.Epoll, isTls, new HttpOptions { BodyLimitBytes = length });
         await site.Server.StartAsync();

@@ -12,8 +12,6 @@ namespace Whimbrel.Http.Tests.Files;
 // Folders that are served, end to end.
 public sealed class ServedFilesTests
 {
-    private static readonly bool _isDeep = Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1";
-
     public static TheoryData<EngineKind, bool, Scheduling> Kinds() => EngineTests.Kinds();
 
     private static readonly HttpFileOptions _always = new() { Freshness = TimeSpan.Zero };
@@ -101,8 +99,8 @@ public sealed class ServedFilesTests
     public async Task A_large_file_goes_byte_by_byte_to_a_slow_reader_and_memory_stays_flat(EngineKind kind, bool isTls,
         Scheduling scheduling)
     {
-        long length = _isDeep ? 1L << 30 : 64L << 20;
-        if (!_isDeep && scheduling == Scheduling.ThreadPool) return; // the same bytes by the same way
+        long length = Depth.IsDeep ? 1L << 30 : 64L << 20;
+        if (!Depth.IsDeep && scheduling == Scheduling.ThreadPool) return; // the same bytes by the same way
         using Folder folder = new();
         using (FileStream made = File.Create(folder["large"]))
         {

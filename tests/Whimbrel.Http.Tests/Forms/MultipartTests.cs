@@ -214,7 +214,7 @@ public sealed partial class MultipartTests
         string[] pieces = ["--b", "\r\n--b", "\r\n--b--", "\r\n", "Content-Disposition: form-data; name=\"a\"\r\n",
             "content-disposition:form-data;name=x; filename=\"y\\\"z\"\r\n", "Content-Type: a/b\r\n", "\r", "\n", "-",
             "b", "data", "\"", ";", "=", "Content-Transfer-Encoding: base64\r\n", "X: y\r\n", "\0", " ", "\\", "--"];
-        int runs = Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1" ? 2_000_000 : 60_000;
+        int runs = Depth.Of(60_000, deep: 2_000_000);
         foreach (int seed in Seeds.Some(2))
         {
             Random random = new(seed);

@@ -27,8 +27,7 @@ public sealed class ModelTests
 
     private static readonly SearchValues<byte> _delimiters = SearchValues.Create("(),/:;<=>?@[\\]{}\""u8);
 
-    private static readonly int s_runs =
-        Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1" ? 5_000_000 : 250_000;
+    private static readonly int s_runs = Depth.Of(250_000, deep: 5_000_000);
 
     [Fact]
     public void It_agrees_with_a_plain_reader_about_every_message()
@@ -61,8 +60,7 @@ public sealed class ModelTests
     }
 
     /// <summary>Two readings of each message: five million in all.</summary>
-    private static readonly int s_samples =
-        Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1" ? 50_000_000 : 2_500_000;
+    private static readonly int s_samples = Depth.Of(2_500_000, deep: 50_000_000);
 
     [Fact]
     public void Five_million_readings_end_the_same_wherever_they_are_cut_and_give_nothing_that_splits_a_message()

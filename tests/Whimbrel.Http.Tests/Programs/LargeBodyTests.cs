@@ -13,7 +13,7 @@ public sealed class LargeBodyTests
     private const int Mebi = 1024 * 1024;
     private const int AheadBytes = 24 * Mebi; // maximum of what two socket buffers hold
 
-    private static readonly int _count = Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1" ? 1024 : 64;
+    private static readonly int _count = Depth.IsDeep ? 1024 : 64;
 
     /// <summary>Fills the buffer; each mebibyte is different.</summary>
     private static void Fill(byte[] mebibyte, int number) => Noise.Fill(mebibyte, number);

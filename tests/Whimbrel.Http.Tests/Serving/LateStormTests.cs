@@ -13,9 +13,7 @@ public sealed class LateStormTests
     private const int Connections = 16;
     private const int Kept = 64; // for handlers of other requests
 
-    private static readonly int _requests = Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1"
-        ? 1_000_000 / EngineTests.PlainKinds().Count
-        : 12_000;
+    private static readonly int _requests = Depth.Of(12_000, deep: 1_000_000 / EngineTests.PlainKinds().Count);
 
     [Theory, MemberData(nameof(EngineTests.PlainKinds), MemberType = typeof(EngineTests))]
     public async Task A_late_answer_never_becomes_the_answer_to_another_request(EngineKind kind, Scheduling scheduling)

@@ -11,7 +11,7 @@ namespace Whimbrel.Http.Tests.Serving;
 public sealed class MingledTests
 {
     private const int Clients = 12;
-    private const int ConnectionsOfClient = 16;
+    private static readonly int s_connectionsOfClient = Depth.Of(16, deep: 16);
     private const int LargeBytes = 3_000_000;
 
     [Theory, MemberData(nameof(EngineTests.PlainKinds), MemberType = typeof(EngineTests))]
@@ -32,7 +32,7 @@ public sealed class MingledTests
         }, async (client, _) =>
         {
             Random random = new(seed + client);
-            for (int i = 0; i < ConnectionsOfClient; i++)
+            for (int i = 0; i < s_connectionsOfClient; i++)
             {
                 try
                 {

@@ -307,7 +307,7 @@ public sealed class AttackTests
     [Fact]
     public void Any_frames_at_all_do_to_a_session_what_the_plain_reader_says()
     {
-        int runs = Catalogue.IsDeep ? 500_000 : 6000;
+        int runs = Depth.Of(6000, deep: 500_000);
         byte[] firsts = [0x81, 0x82, 0x01, 0x02, 0x00, 0x80, 0x89, 0x8A, 0x88, 0xC1, 0x08, 0x83, 0x90];
         byte[][] payloads = [[], "a"u8.ToArray(), [0xF0, 0x9F], [0x98, 0x80], [0x03, 0xE8], [0xFF], new byte[125],
             new byte[126], [0xCE, 0xBA], [0x0F, 0xA0, 0x6F, 0x6B], new byte[400]];

@@ -12,7 +12,7 @@ public sealed class ChatSimulationTests
     private const int Members = 50;
     private const int LinesOfEach = 2;
 
-    private static int Seeds => Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1" ? 20_000 : 1000;
+    private static int Seeds => Depth.Of(1000, deep: 20_000);
 
     private sealed class Hall
     {

@@ -10,8 +10,7 @@ public sealed class FrameTests
     private const long Limit = 1000;
     private const int MostHeadBytes = 14;
 
-    private static readonly int s_runs =
-        Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1" ? 50_000_000 : 5_000_000;
+    private static readonly int s_runs = Depth.Of(5_000_000, deep: 50_000_000);
 
     /// <summary>Frames as text, <c>FIN OPCODE payload</c> (see <see cref="Frames"/>), and the expected
     /// events.</summary>

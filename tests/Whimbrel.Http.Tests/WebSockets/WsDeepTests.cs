@@ -9,7 +9,7 @@ namespace Whimbrel.Http.Tests.WebSockets;
 // Large amounts: a message larger than memory, and a room with very many members. Small without WHIMBREL_DEEP=1.
 public sealed class WsDeepTests
 {
-    private static readonly TimeSpan _patience = Catalogue.IsDeep ? TimeSpan.FromMinutes(5) : WsSite.Patience;
+    private static readonly TimeSpan _patience = Depth.IsDeep ? TimeSpan.FromMinutes(5) : WsSite.Patience;
 
     // Bytes with a prime period, so that losing or repeating a block of a usual size is detected. Generated on demand.
     private sealed class Pattern(long length) : MemoryStream
@@ -47,7 +47,7 @@ public sealed class WsDeepTests
     public async Task A_message_of_a_GiB_is_streamed_both_ways_and_neither_end_keeps_it(EngineKind kind, bool isTls,
         Scheduling scheduling)
     {
-        long length = Catalogue.IsDeep ? 1L << 30 : 16 << 20;
+        long length = Depth.IsDeep ? 1L << 30 : 16 << 20;
         await using WsSite site = new(kind, isTls, scheduling);
         await site.ServeAsync(static async (socket, stop) =>
         {
@@ -106,7 +106,7 @@ public sealed class WsDeepTests
             .First(static l => l.StartsWith("Max open files", StringComparison.Ordinal))
             .Split(' ', StringSplitOptions.RemoveEmptyEntries)[3];
         int descriptors = int.TryParse(limit, out int most) ? most - 500 : int.MaxValue;
-        int count = Math.Min(Catalogue.IsDeep ? 10_000 : 100, descriptors / 2);
+        int count = Math.Min(Depth.IsDeep ? 10_000 : 100, descriptors / 2);
         TestContext.Current.TestOutputHelper!.WriteLine($"{count} members");
         SessionGroup room = new();
         site.Server.WebSocket("/ws", () => new Member(room));

@@ -21,7 +21,7 @@ public sealed class InboxSimulationTests
             return;
         }
 
-        int seeds = SeedRun.IsDeep ? DeepSeeds : SeedRun.IsQuick ? Seeds / 40 : Seeds;
+        int seeds = Depth.IsDeep ? DeepSeeds : Depth.IsQuick ? Seeds / 40 : Seeds;
         if (int.TryParse(Environment.GetEnvironmentVariable("WHIMBREL_SEEDS"),
             CultureInfo.InvariantCulture, out int some))
             seeds = some;

@@ -8,11 +8,6 @@ namespace Whimbrel.Simulation.Kernel;
 // the first on.
 internal static class SeedRun
 {
-    internal static bool IsDeep => Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1";
-
-    /// <summary>A tenth of the seeds: too few to be certain of every kind of fault.</summary>
-    internal static bool IsQuick => Environment.GetEnvironmentVariable("WHIMBREL_QUICK") == "1";
-
     private static void Print(string line) => TestContext.Current.TestOutputHelper!.WriteLine(line);
 
     internal static void NeedsPointers()
@@ -24,7 +19,7 @@ internal static class SeedRun
     internal static void Run(SimPlatform platform, int seeds, bool isPool = false)
     {
         NeedsPointers();
-        if (IsQuick) seeds /= 10;
+        if (Depth.IsQuick) seeds /= 10;
         if (int.TryParse(Environment.GetEnvironmentVariable("WHIMBREL_SEED"), CultureInfo.InvariantCulture,
             out int one))
         {
@@ -51,7 +46,7 @@ internal static class SeedRun
         Print($"{seeds} seeds, {sessions} sessions, {strandSends} sends of strands, {steps} steps in "
             + $"{watch.Elapsed.TotalSeconds:0.0} s");
         // Each kind of fault must have occurred; otherwise the range proves less than it seems to.
-        Assert.True(some > 0 || IsQuick || tally.Count == platform.KindsOfFaults,
+        Assert.True(some > 0 || Depth.IsQuick || tally.Count == platform.KindsOfFaults,
             $"{tally.Count} kinds of faults of {platform.KindsOfFaults}");
         Assert.Equal(isPool, strandSends > 0);
         foreach ((string what, long count) in tally.OrderBy(static t => t.Key, StringComparer.Ordinal))

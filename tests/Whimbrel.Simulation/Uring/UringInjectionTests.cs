@@ -19,7 +19,7 @@ public sealed class UringInjectionTests
         int before = Directory.GetFileSystemEntries("/proc/self/fd").Length;
         long faults = 0;
         Stopwatch watch = Stopwatch.StartNew();
-        int scenarios = Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1" ? Scenarios * 10 : Scenarios;
+        int scenarios = Depth.Of(Scenarios, deep: Scenarios * 10);
         for (int first = 0; first < scenarios; first += ScenariosOfAnEngine)
         {
             using InjectionScenario scenario = new(first);

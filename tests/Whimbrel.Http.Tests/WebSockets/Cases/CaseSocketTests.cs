@@ -129,7 +129,7 @@ public sealed class CaseSocketTests
     {
         using CancellationTokenSource limit =
             CancellationTokenSource.CreateLinkedTokenSource(TestContext.Current.CancellationToken);
-        limit.CancelAfter(Catalogue.IsDeep ? TimeSpan.FromMinutes(20) : _patience);
+        limit.CancelAfter(Depth.IsDeep ? TimeSpan.FromMinutes(20) : _patience);
         ParallelOptions parallel = new() { MaxDegreeOfParallelism = AtOnce, CancellationToken = limit.Token };
         await Parallel.ForEachAsync(Catalogue.All.Values, parallel, async (of, cancellation) =>
         {
@@ -144,7 +144,7 @@ public sealed class CaseSocketTests
 
         // The reference code of the peer is slower than ours: a usual run takes a small, a large and a fragmented case
         // per section, --deep all.
-        IEnumerable<PackedCase> packed = PackedCase.All.Values.Where(static c => Catalogue.IsDeep
+        IEnumerable<PackedCase> packed = PackedCase.All.Values.Where(static c => Depth.IsDeep
             || c.Id.EndsWith(".3", StringComparison.Ordinal) || c.Id.EndsWith(".7", StringComparison.Ordinal)
             || c.Id.EndsWith(".12", StringComparison.Ordinal));
         await Parallel.ForEachAsync(packed, parallel, async (of, cancellation) =>

@@ -11,11 +11,9 @@ internal static class Catalogue
     private const int Kilo = 1024;
     private const int Octets = 1;
 
-    internal static bool IsDeep => Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1";
-
     /// <summary>Section 9 has messages of up to 16 MiB. A usual run uses an eighth of each, so that all cases remain
     /// different.</summary>
-    private static int Scale => IsDeep ? 1 : 8;
+    private static int Scale => Depth.IsDeep ? 1 : 8;
 
     internal static IReadOnlyDictionary<string, Case> All { get; } = Sections().ToDictionary(static c => c.Id);
 

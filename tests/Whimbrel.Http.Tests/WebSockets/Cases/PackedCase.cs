@@ -18,7 +18,7 @@ internal sealed record PackedCase(string Id, string Kind, int Length, int Fragme
     private const int MostBytes = 32 * 1024;
 
     /// <summary>Number of messages: in a usual run at least two, and at most what 32 KiB hold.</summary>
-    internal int Count => Catalogue.IsDeep ? 1000 : Math.Clamp(MostBytes / Length, 2, 30);
+    internal int Count => Depth.IsDeep ? 1000 : Math.Clamp(MostBytes / Length, 2, 30);
 
     internal bool IsText => Kind is "JSON" or "HTML";
 
