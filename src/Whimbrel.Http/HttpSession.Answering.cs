@@ -109,7 +109,12 @@ public partial class HttpSession
             return false;
         }
 
-        if (Exchange.Body.IsDone) return NextRequest();
+        if (Exchange.Body.IsDone)
+        {
+            NextRequest();
+            return true;
+        }
+
         _phase = Phase.Skip;
         Exchange.EndHandles();
         Exchange.Skipped = 0;
@@ -137,10 +142,9 @@ public partial class HttpSession
 
         // The thread that completes the response calls again when its bytes are queued.
         if (!answer.IsDone || answer.IsCompleting) return;
-        bool wasOffered = !FinishExchange(); // on the pool, which delivers nothing if no bytes are unread
-        if (_phase == Phase.Over) return;
+        if (!FinishExchange()) return;
         if (_peerFinished && UnreadCount == 0) End();
-        else if (!wasOffered && (UnreadCount > 0 || _isPaused)) Reoffer();
+        else if (UnreadCount > 0 || _isPaused) Reoffer();
         else if (_phase == Phase.Skip) WatchBody();
         else WatchQuiet();
     }

@@ -259,7 +259,8 @@ public partial class HttpSession
                 End();
                 return false;
             case HttpReading.Done:
-                return NextRequest();
+                NextRequest();
+                return true;
             case HttpReading.Broken:
                 // The response was sent already, so no error response is possible.
                 ReportProtocolError(new HttpProtocolException(body.Rule));
@@ -272,18 +273,12 @@ public partial class HttpSession
         }
     }
 
-    private bool NextRequest()
+    private void NextRequest()
     {
         ReleaseExchange();
         _phase = Phase.Head;
         _quietSinceMs = Loop.TimeMs;
         if (BytesPending > LargeBytes) WatchSending();
-        if (Loop.IsCurrent) return true;
-        // On the pool the sends of a callback are queued when it returns. A response of another thread to the next
-        // request would overtake them, so that request gets its own callback. The rest of the current block is not
-        // counted as unread yet.
-        Reoffer();
-        return false;
     }
 
     private void HoldBack(int left)
