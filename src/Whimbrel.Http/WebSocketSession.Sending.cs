@@ -268,8 +268,8 @@ public partial class WebSocketSession
 
     /// <summary>
     /// Whether a message is compressed without the context of earlier ones. With a context, messages must be queued in
-    /// the order of compression. A send of another thread is queued when the loop processes it, after sends of the loop
-    /// itself. So from the first message of another thread on, each is compressed without context. The lock is held.
+    /// the order of compression. An awaited send of another thread is queued after the lock was left, and may have to
+    /// wait. So from the first message of another thread on, each is compressed without context. The lock is held.
     /// </summary>
     private bool BeginsAnew()
     {

@@ -33,6 +33,46 @@ public sealed class LargeReceiveTests
         }
     }
 
+    /// <summary>Runs <see cref="Before"/> once, before the receive that follows a large one.</summary>
+    // Safe: arguments go through to the system call.
+    private sealed unsafe class Interrupting : SocketCalls
+    {
+        private bool _wasLarge;
+
+        internal Action? Before { get; set; }
+
+        internal override int Receive(int fd, byte* buffer, int length)
+        {
+            if (_wasLarge)
+            {
+                Before?.Invoke();
+                Before = null;
+            }
+
+            int received = base.Receive(fd, buffer, length);
+            _wasLarge = received >= StrandBlock.ReceivedFromBytes;
+            return received;
+        }
+    }
+
+    /// <summary>Blocks in its callback, and closes there when the test wants it.</summary>
+    private sealed class Closing : Session
+    {
+        internal ManualResetEventSlim Entered { get; } = new();
+
+        internal ManualResetEventSlim Closes { get; } = new();
+
+        internal ManualResetEventSlim Closed { get; } = new();
+
+        protected override void OnReceived(ReadOnlySpan<byte> data)
+        {
+            Entered.Set();
+            Closes.Wait(EpollOnCalls.Patience);
+            Close();
+            Closed.Set();
+        }
+    }
+
     /// <summary>Checks the data, and records the largest delivery.</summary>
     private sealed class Taking : Session
     {
@@ -131,6 +171,38 @@ public sealed class LargeReceiveTests
         await EpollOnCalls.UntilAsync(() => session.Taken == written);
         Assert.Equal(BlockBytes, calls.Last);
         Assert.False(session.IsWrong);
+    }
+
+    [Fact]
+    public async Task Memory_that_was_received_into_is_free_again_though_the_session_ended_meanwhile()
+    {
+        EpollOnCalls.NeedsEpoll();
+        Closing session = new();
+        bool wasReached = false;
+        Interrupting calls = new()
+        {
+            Before = () =>
+            {
+                session.Closes.Set();
+                wasReached = session.Closed.Wait(EpollOnCalls.Patience);
+            }
+        };
+        await using EpollOnCalls engine = new(calls);
+        await using Server server = new(new ServerOptions
+        {
+            Engine = engine,
+            Address = "tcp://127.0.0.1:0",
+            Scheduling = Scheduling.ThreadPool
+        }, () => session);
+        await server.StartAsync(TestContext.Current.CancellationToken);
+        using Socket socket = ConnectPeer(server);
+        socket.Send("x"u8);
+        Assert.True(session.Entered.Wait(EpollOnCalls.Patience, TestContext.Current.CancellationToken));
+        socket.Send(new byte[200_000]);
+        await EpollOnCalls.UntilAsync(() => wasReached);
+        socket.Shutdown(SocketShutdown.Send);
+        await EpollOnCalls.UntilAsync(() => server.SessionCount == 0);
+        await EpollOnCalls.UntilAsync(() => engine.GetLoop(0).StrandBlocks.Outstanding == 0);
     }
 
     [Theory]

@@ -132,7 +132,7 @@ public sealed class StrandSendTests
     {
         private readonly EpollOnCalls _engine;
 
-        private Rig(Held calls)
+        internal Rig(Held calls)
         {
             _engine = new EpollOnCalls(calls);
             Calls = calls;
@@ -141,7 +141,8 @@ public sealed class StrandSendTests
                 Engine = _engine,
                 Address = "tcp://127.0.0.1:0",
                 Scheduling = Scheduling.ThreadPool,
-                CountSends = true
+                CountSends = true,
+                Limits = new() { SendBytes = 64 * 1024 * 1024 }
             }, () => Session = new Answering());
         }
 
@@ -158,13 +159,18 @@ public sealed class StrandSendTests
         {
             EpollOnCalls.NeedsEpoll();
             Rig rig = new(new Held { Answer = answer });
-            await rig.Server.StartAsync(TestContext.Current.CancellationToken);
-            rig.Peer = rig.ConnectPeer();
-            await EpollOnCalls.UntilAsync(() => rig.Session?.IsConnected == true);
-            rig.Peer.Send(System.Text.Encoding.ASCII.GetBytes(command));
+            await rig.ConnectAsync();
+            rig.Peer!.Send(System.Text.Encoding.ASCII.GetBytes(command));
             Assert.True(rig.Calls.Entered.Wait(s_time, TestContext.Current.CancellationToken),
                 "It does not send itself.");
             return rig;
+        }
+
+        internal async Task ConnectAsync()
+        {
+            await Server.StartAsync(TestContext.Current.CancellationToken);
+            Peer = ConnectPeer();
+            await EpollOnCalls.UntilAsync(() => Session?.IsConnected == true);
         }
 
         internal Socket ConnectPeer()
@@ -209,7 +215,11 @@ public sealed class StrandSendTests
     [InlineData("broadcast")]
     [InlineData("much broadcast")]
     [InlineData("file")]
-    public async Task Sends_of_other_threads_meanwhile_follow_all_of_it(string what)
+    [InlineData("owned", true)]
+    [InlineData("much owned", true)]
+    [InlineData("file", true)]
+    [InlineData("much", true)]
+    public async Task Sends_of_other_threads_meanwhile_follow_all_of_it(string what, bool onLoop = false)
     {
         await using Rig rig = await Rig.StartAsync(static () => TakenBytes);
         Answering first = rig.Session!;
@@ -220,25 +230,27 @@ public sealed class StrandSendTests
         {
             await File.WriteAllBytesAsync(path, other, TestContext.Current.CancellationToken);
             using FileSource file = new FileSource(path);
-            switch (what)
+            SendResult result = default;
+            Action send = () => result = what switch
             {
-                case "owned" or "much owned":
-                    Assert.Equal(SendResult.Queued, first.Send(Outgoing.Owned(new Memory(other), other.Length)));
-                    break;
-                case "awaited":
-                    ValueTask<SendResult> sent = first.SendAsync(other, TestContext.Current.CancellationToken);
-                    Assert.True(sent.IsCompleted);
-                    Assert.Equal(SendResult.Queued, await sent);
-                    break;
-                case "broadcast" or "much broadcast":
-                    Assert.Equal(SendResult.Queued, rig.Server.Sessions.Broadcast(other));
-                    break;
-                case "file":
-                    Assert.Equal(SendResult.Queued, first.Send(Outgoing.File(file, 0, other.Length)));
-                    break;
-                default:
-                    Assert.Equal(SendResult.Queued, first.Send(other));
-                    break;
+                "owned" or "much owned" => first.Send(Outgoing.Owned(new Memory(other), other.Length)),
+                "broadcast" or "much broadcast" => rig.Server.Sessions.Broadcast(other),
+                "file" => first.Send(Outgoing.File(file, 0, other.Length)),
+                _ => first.Send(other),
+            };
+            if (what == "awaited")
+            {
+                ValueTask<SendResult> sent = first.SendAsync(other, TestContext.Current.CancellationToken);
+                Assert.True(sent.IsCompleted);
+                result = await sent;
+            }
+            else if (onLoop)
+            {
+                first.Loop!.Post(send);
+            }
+            else
+            {
+                send();
             }
 
             await LookAsync();
@@ -246,6 +258,7 @@ public sealed class StrandSendTests
             rig.Calls.Release.Set();
             Assert.Equal(MakeMessage(), rig.Read(MessageBytes));
             Assert.Equal(other, rig.Read(other.Length));
+            Assert.Equal(SendResult.Queued, result);
             await EpollOnCalls.UntilAsync(() => first.BytesPending == 0);
             Assert.Equal(MessageBytes + other.Length, first.BytesSent);
             Assert.Equal(MessageBytes + other.Length, rig.Server.BytesSent);
@@ -327,6 +340,25 @@ public sealed class StrandSendTests
         Assert.Equal((Errno.ETIMEDOUT, session.Accepted), (reason.ErrorCode, reason.BytesLost));
         Assert.InRange(session.Accepted, least, MessageBytes);
         Assert.Equal(0, session.BytesPending);
+    }
+
+    [Fact]
+    public async Task A_callback_does_not_send_itself_while_the_loop_has_data_that_the_kernel_does_not_accept()
+    {
+        EpollOnCalls.NeedsEpoll();
+        const int MuchBytes = 16 * 1024 * 1024; // more than the buffers of both ends
+        await using Rig rig = new(new Held());
+        await rig.ConnectAsync();
+        rig.Calls.Release.Set();
+        Answering session = rig.Session!;
+        byte[] much = new byte[MuchBytes];
+        Assert.Equal(SendResult.Queued, session.Send(much));
+        await EpollOnCalls.UntilAsync(() => session.BytesSent > 0 && session.Loop!.Mailbox.IsLoopAsleep);
+        rig.Peer!.Send("q"u8);
+        await EpollOnCalls.UntilAsync(() => session.Accepted == MessageBytes);
+        Assert.Equal(much, rig.Read(MuchBytes));
+        Assert.Equal(MakeMessage(), rig.Read(MessageBytes));
+        Assert.Equal(0, rig.Calls.Sends);
     }
 
     [Fact]

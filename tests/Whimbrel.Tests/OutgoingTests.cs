@@ -33,7 +33,8 @@ public sealed class OutgoingTests : IDisposable
 
     private readonly string _path = Path.GetTempFileName();
     private readonly FileSource _file;
-    private readonly SharedBytes _shared = new("shared bytes"u8);
+    private readonly Owned _ownerOfShared = new("shared bytes"u8.ToArray());
+    private readonly SharedBytes _shared;
     private readonly MessageWriter _writer = new();
     private readonly Owned _owned = new("owned memory"u8.ToArray());
     private readonly Silent _session = new();
@@ -44,6 +45,7 @@ public sealed class OutgoingTests : IDisposable
     {
         File.WriteAllText(_path, "text of a file");
         _file = new FileSource(_path);
+        _shared = new SharedBytes(_ownerOfShared, 12);
         ServerOptions options = new()
         {
             Engine = _engine,
@@ -70,7 +72,9 @@ public sealed class OutgoingTests : IDisposable
     {
         _engine.Run(_engine.DisposeAsync());
         Assert.Equal(0, _engine.Loops[0].Blocks.Outstanding);
+        Assert.Equal(0, _ownerOfShared.Disposals);
         _shared.Dispose();
+        Assert.Equal(1, _ownerOfShared.Disposals); // no send has kept a loan
         _file.Dispose();
         File.Delete(_path);
     }

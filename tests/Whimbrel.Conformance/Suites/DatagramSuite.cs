@@ -316,6 +316,34 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
             Close(rig, echo, echoes);
         });
 
+    // An answer is sent from the receive buffer. If much is queued before it, it must be copied before the buffer is
+    // filled again.
+    [Fact]
+    public void Answers_to_joined_datagrams_keep_their_bytes_while_they_wait_and_others_are_received() => Run(rig =>
+    {
+        SkipUnlessLinuxUdp(rig, "Only UDP on epoll and io_uring joins datagrams.");
+        DatagramSocket echo = Open(rig, out RecordingHandler echoes);
+        DatagramSocket socket = Open(rig, out RecordingHandler handler);
+        using RawDatagrams sink = new(rig);
+        (echoes.Echoes, echoes.TakesRuns) = (true, true);
+        byte[] first = Pattern(10 * 700, 1), second = Pattern(10 * 700, 2);
+        DatagramPeer peer = new(echo.EndPoint!);
+        // Each run is received alone, so that the second one comes to the memory of the first.
+        echoes.RunReceived = _ =>
+        {
+            if (echoes.InRuns == 10) handler.Loop.Post(() => handler.SendRun(second, 700, peer));
+        };
+        rig.OnLoop(echoes.Loop, () =>
+        {
+            for (int i = 0; i < 20_000; i++) Assert.Equal(SendResult.Queued, echoes.Send(new byte[8], sink.Peer));
+            handler.Loop.Post(() => handler.SendRun(first, 700, peer));
+        });
+        rig.Until(() => handler.Count == 20, "all to come back");
+        Assert.Equal([.. first.Chunk(700), .. second.Chunk(700)], handler.Datagrams);
+        Close(rig, socket, handler);
+        Close(rig, echo, echoes);
+    });
+
     [Fact]
     public void An_exception_of_a_handler_at_joined_datagrams_costs_that_call_only() => Run(rig =>
     {

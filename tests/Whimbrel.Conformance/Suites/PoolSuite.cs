@@ -563,6 +563,35 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
         loops: 1);
 
     [Fact, Contract(14)]
+    public void A_timer_that_a_callback_cancels_does_not_fire_though_it_became_due_meanwhile() => Run(
+        rig =>
+        {
+            Assert.SkipWhen(rig.IsVirtual,
+                "The memory engine runs everything on one thread, so no callback can block.");
+            bool wasDue = false;
+            RecordingServer server = rig.Serve(s => s.AtReceived = (x, data) =>
+            {
+                if (Text(data) == "cancel")
+                {
+                    LoopTimer timer = x.CallStartTimer(TimeSpan.FromMilliseconds(1));
+                    wasDue = SpinWait.SpinUntil(() => timer.IsQueued, TimeSpan.FromSeconds(20));
+                    timer.Cancel();
+                }
+
+                x.Send(data);
+            });
+            Peer peer = rig.ConnectPeer(server.EndPoint!);
+            peer.Write("cancel");
+            Assert.Equal("cancel", peer.ReadText(6));
+            Assert.True(wasDue);
+            // What the callback queued follows the timer's call, which was queued before.
+            peer.Write("after");
+            Assert.Equal("after", peer.ReadText(5));
+            Assert.Equal(0, server.Session().Count("timer"));
+        },
+        loops: 1);
+
+    [Fact, Contract(14)]
     public void A_timer_due_while_a_callback_runs_fires_after_it_and_once() => Run(
         rig =>
         {

@@ -208,10 +208,12 @@ public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transpo
         Assert.Equal(SendResult.Queued, Await(rig, task));
     });
 
-    [Fact, Contract(6)]
-    public void Send_returns_Full_while_a_SendAsync_waits_even_if_it_would_fit() => Run(rig =>
+    [Theory, Contract(6)]
+    [InlineData(SlowConsumer.Disconnect)]
+    [InlineData(SlowConsumer.DropNewest)]
+    public void Send_returns_Full_while_a_SendAsync_waits_even_if_it_would_fit(SlowConsumer policy) => Run(rig =>
     {
-        (RecordingSession session, _) = Pair(rig);
+        (RecordingSession session, _) = Pair(rig, policy);
         Clog(rig, session);
         FillTo(rig, session, room: 10);
         Task<SendResult> task = Start(rig, session, onLoop: true, () => session.SendAsync(Filled('a', 11)));

@@ -205,6 +205,22 @@ public abstract class SendToEachSuite(Transport transport) : TrafficSuite(transp
             }
         });
 
+    [Theory, Contract(5, 8)]
+    [InlineData(true)]
+    [InlineData(false)]
+    public void A_message_that_can_never_fit_for_one_of_them_is_sent_to_none(bool onLoop) => Run(rig =>
+    {
+        (_, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 3);
+        Session[] all = SessionsOf(pairs);
+        rig.OnLoop(pairs[1].Session, () => pairs[1].Session.Limit = 5_000);
+        ArgumentException? thrown = null;
+        At(rig, pairs[0].Session, onLoop,
+            () => thrown = Assert.Throws<ArgumentException>(() => Session.SendToEach(new byte[5_001], all)));
+        Assert.Contains("5,000", thrown!.Message);
+        At(rig, pairs[0].Session, onLoop, () => Assert.Equal(3, Session.SendToEach("next"u8, all)));
+        foreach ((_, Peer peer) in pairs) Assert.Equal("next", peer.ReadText(4));
+    });
+
     [Fact, Contract(12)]
     public void Accepted_messages_are_sent_before_a_close() => Run(rig =>
     {
