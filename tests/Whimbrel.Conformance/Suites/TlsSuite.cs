@@ -566,11 +566,19 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
             server.Session(i).End();
         }
 
-        // A connection that ends while the pool uses its layer.
+        // Connections that end while the pool uses their layer: by the peer's end, and at once by its reset.
         Peer gone = rig.ConnectPeer(server.EndPoint!);
         TlsPeer leaves = rig.Secure(gone, isAccepted: false, own);
         leaves.Close();
         server.Session(3).End();
+        long before = Received();
+        Peer reset = rig.ConnectPeer(server.EndPoint!);
+        rig.Secure(reset, isAccepted: false, own);
+        rig.Until(() => Received() > before, "the hello to arrive");
+        reset.Reset();
+        server.Session(4).End();
+
+        long Received() => rig.Engine.Loops.Sum(static l => l.ReadCounters().BytesReceived);
     });
 
     // ------------------------------------------------------------------ what is refused
