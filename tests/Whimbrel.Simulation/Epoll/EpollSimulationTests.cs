@@ -12,7 +12,7 @@ public sealed class EpollSimulationTests
 
     [Fact]
     public void Every_seed_satisfies_all_guarantees() =>
-        SeedRun.Run(EpollPlatform.One, Depth.IsDeep ? DeepSeeds : Seeds);
+        SeedRun.Run(EpollPlatform.One, Depth.Of(Seeds, deep: DeepSeeds));
 
     // Seeds that find a former defect, with its description (docs/design/0029).
     [Theory]

@@ -19,7 +19,6 @@ internal static class SeedRun
     internal static void Run(SimPlatform platform, int seeds, bool isPool = false)
     {
         NeedsPointers();
-        if (Depth.IsQuick) seeds /= 10;
         if (int.TryParse(Environment.GetEnvironmentVariable("WHIMBREL_SEED"), CultureInfo.InvariantCulture,
             out int one))
         {

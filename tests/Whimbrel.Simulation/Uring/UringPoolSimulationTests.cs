@@ -12,7 +12,7 @@ public sealed class UringPoolSimulationTests
 
     [Fact]
     public void Every_seed_satisfies_all_guarantees() =>
-        SeedRun.Run(RingPlatform.One, Depth.IsDeep ? DeepSeeds : Seeds, isPool: true);
+        SeedRun.Run(RingPlatform.One, Depth.Of(Seeds, deep: DeepSeeds), isPool: true);
 
     // Seeds that find a former defect, with its description (docs/design/0071).
     [Theory]

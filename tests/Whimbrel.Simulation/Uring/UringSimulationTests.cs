@@ -13,7 +13,7 @@ public sealed class UringSimulationTests
 
     [Fact]
     public void Every_seed_satisfies_all_guarantees() =>
-        SeedRun.Run(RingPlatform.One, Depth.IsDeep ? DeepSeeds : Seeds);
+        SeedRun.Run(RingPlatform.One, Depth.Of(Seeds, deep: DeepSeeds));
 
     // Seeds that find a former defect, with its description (docs/design/0015).
     [Theory]
