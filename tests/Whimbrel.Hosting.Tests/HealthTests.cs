@@ -210,6 +210,7 @@ public sealed class HealthTests
         NetworkStream stream = (await host.ConnectAsync()).GetStream();
         for (int time = 0; time < 2; time++)
         {
+            await TestHost.UntilAsync(() => host.Server().SessionCount == 1, "the session");
             await TellsAsync(host, HealthStatus.Healthy, "Chat serves 1 sessions");
             await stream.WriteAsync(new byte[1], TestContext.Current.CancellationToken);
             try

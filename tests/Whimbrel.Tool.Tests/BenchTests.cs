@@ -185,8 +185,8 @@ public sealed class BenchTests
     public async Task A_tree_is_compared_with_another_one_window_by_window()
     {
         NeedsUring();
-        (int exitCode, string output) = await BenchInAsync(Root, "against", "--tree", Root, "pingpong-1", "--rounds",
-            "1", "--windows", "2", "--seconds", "0.2", "--warmup", "0.1", "--no-build");
+        (int exitCode, string output) = await BenchInAsync(Root, "against", "--tree", Root, "pingpong-1", "--smoke",
+            "--rounds", "1", "--windows", "2", "--seconds", "0.2", "--warmup", "0.1", "--no-build");
         Assert.True(exitCode == 0, output);
         Assert.Matches(@"pingpong-1 +whimbrel-epoll +server \d\.\d{3} \[\d\.\d{3} - \d\.\d{3}\]  server\+client "
             + @"\d\.\d{3}", output);

@@ -135,6 +135,16 @@ internal sealed class MulticastBatch
         }
     }
 
+    /// <summary>True while a message that comes now would be collected: each loop still has to process the previous
+    /// one.</summary>
+    internal bool Collects
+    {
+        get
+        {
+            lock (_gate) return AreAllBusy();
+        }
+    }
+
     private bool IsListed(Link link, Multicasting list)
     {
         int index = link.MulticastIndex;
