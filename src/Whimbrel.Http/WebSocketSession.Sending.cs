@@ -1,5 +1,6 @@
 using System.Buffers;
 using System.Runtime.CompilerServices;
+using System.Text;
 using System.Text.Unicode;
 using Whimbrel.Buffers;
 using Whimbrel.Http.Parsing;
@@ -54,6 +55,18 @@ public partial class WebSocketSession
     {
         CheckText(utf8.Span);
         return SendMessageAsync(WebSocketOpcode.Text, utf8, cancellationToken);
+    }
+
+    /// <summary>Sends a text message, waiting for room in the queue. When the task completes the message is queued, not
+    /// sent.</summary>
+    /// <param name="text">The text. An unpaired surrogate becomes U+FFFD.</param>
+    /// <param name="cancellationToken">Cancels the wait.</param>
+    public ValueTask<SendResult> SendTextAsync(string text, CancellationToken cancellationToken = default)
+    {
+        ArgumentNullException.ThrowIfNull(text);
+        byte[] utf8 = ArrayPool<byte>.Shared.Rent(Encoding.UTF8.GetByteCount(text));
+        int length = Encoding.UTF8.GetBytes(text, utf8);
+        return GiveBack(utf8, SendMessageAsync(WebSocketOpcode.Text, utf8.AsMemory(0, length), cancellationToken));
     }
 
     /// <summary>Sends a binary message, waiting for room in the queue. When the task completes the message is queued,
@@ -234,6 +247,12 @@ public partial class WebSocketSession
             sending = SendAsync(Outgoing.Pieces([frame.AsMemory(0, head), payload]), cancellationToken);
         }
 
+        return GiveBack(frame, sending);
+    }
+
+    /// <summary>Returns the array to the pool when the send has completed.</summary>
+    private static ValueTask<SendResult> GiveBack(byte[] frame, ValueTask<SendResult> sending)
+    {
         if (!sending.IsCompleted) return GiveBackAfter(sending, frame);
         ArrayPool<byte>.Shared.Return(frame);
         return sending;

@@ -85,7 +85,7 @@ internal static class ConnectSocketCommand
         while (input.ReadLine() is { } line)
         {
             // Blocks while the peer does not read, which blocks the program that writes to stdin.
-            if (session.SendTextAsync(Encoding.UTF8.GetBytes(line)).AsTask().GetAwaiter().GetResult()
+            if (session.SendTextAsync(line).AsTask().GetAwaiter().GetResult()
                 != SendResult.Queued)
                 return;
         }

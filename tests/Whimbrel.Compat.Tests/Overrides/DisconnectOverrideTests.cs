@@ -78,7 +78,7 @@ public sealed class DisconnectOverrideTests
         using NotingClient client = new(log, server.Chosen);
         client.ConnectAsync();
         Log.Until(() => client.IsConnected, "the connection");
-        // A session that the server lists already is not connected yet, and DisconnectAll leaves it, as in the original.
+        // As in the original, DisconnectAll leaves a session that the server lists but that is not connected yet.
         atServer.Until("server: connected");
         server.DisconnectAll();
         log.Until("disconnected");

@@ -333,7 +333,7 @@ public sealed class WsSessionTests
         Assert.Equal(2, thrown.Count);
         Assert.All(thrown, static text => Assert.Contains("Await SendTextAsync or SendBinaryAsync of the "
             + "WebSocketSession, which send a message of any length in parts", text, StringComparison.Ordinal));
-        Task<SendResult> cure = session.SendTextAsync(System.Text.Encoding.ASCII.GetBytes(large)).AsTask();
+        Task<SendResult> cure = session.SendTextAsync(large).AsTask();
         web.Network.Run();
         Assert.Equal([$"Text {large}"], peer.Read());
         Assert.True(SpinWait.SpinUntil(() => cure.IsCompletedSuccessfully, TimeSpan.FromSeconds(30)));
@@ -390,11 +390,12 @@ public sealed class WsSessionTests
             }
 
             session.SendText("\uD800"); // an unpaired surrogate is replaced
+            _ = session.SendTextAsync("\uD800");
         });
         using (web)
         {
             peer.Send("81 go");
-            Assert.Equal(["Text \u00EF\u00BF\u00BD"], peer.Read());
+            Assert.Equal(["Text \u00EF\u00BF\u00BD", "Text \u00EF\u00BF\u00BD"], peer.Read());
             Assert.Equal(3, refused);
         }
     }
