@@ -50,6 +50,9 @@ public class AccessTests
 
         using HttpResponseMessage missing = await site.GetAsync("/help/no-such-page");
         Assert.Equal(HttpStatusCode.NotFound, missing.StatusCode);
+        using HttpResponseMessage slash = await site.GetAsync("/");
+        Assert.Equal(HttpStatusCode.Found, slash.StatusCode);
+        Assert.Equal(site.Root, new Uri(new Uri($"{site.Root}/"), slash.Headers.Location!).ToString());
     }
 
     [Theory]

@@ -69,6 +69,44 @@ public sealed class WsAgainTests
         }
     }
 
+    [Fact]
+    public void A_session_without_broadcasts_gets_none_after_each_message_in_pieces()
+    {
+        Gated session = new();
+        (Web web, WsPeer peer) = Open(() => session);
+        using (web)
+        {
+            SessionGroup room = new();
+            room.Join(session);
+            session.Post(() => session.Gate = BroadcastGate.Shut);
+            for (int i = 0; i < 3; i++)
+            {
+                Get(web, session.SendPieceAsync("a"u8.ToArray(), isText: true, isLast: false));
+                Get(web, session.SendPieceAsync("b"u8.ToArray(), isText: true, isLast: true));
+                web.Network.Run();
+                BroadcastGate? gate = null;
+                session.Post(() => gate = session.Gate);
+                web.Network.Run();
+                Assert.Equal(BroadcastGate.Shut, gate);
+            }
+
+            room.BroadcastText("skipped"u8);
+            session.Post(() => session.Gate = BroadcastGate.Open);
+            room.BroadcastText("news"u8);
+            web.Network.Run();
+            Assert.Equal(["Text ab", "Text ab", "Text ab", "Text news"], peer.Read());
+        }
+    }
+
+    private sealed class Gated : WebSocketSession
+    {
+        public BroadcastGate Gate
+        {
+            get => BroadcastGate;
+            set => BroadcastGate = value;
+        }
+    }
+
     [Fact] // the context of both sides has the messages that were queued, and no others
     public void A_compressed_message_that_was_refused_is_sent_again_later_as_it_was()
     {
