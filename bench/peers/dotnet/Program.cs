@@ -145,13 +145,14 @@ switch (name, push)
         }
 
         return 0;
-    case (_, false) when folder is not null && name.Split('-') is ["whimbrel", "web", var engine, .. var watch]
+    case (_, false) when folder is not null && name.Split('-') is ["whimbrel", "web", var engine, .. var more]
         && Enum.TryParse<EngineKind>(engine, ignoreCase: true, out var kind)
-        && Watching.TryStart(string.Join('-', watch)):
+        && (more is ["pool"] || Watching.TryStart(string.Join('-', more))):
         var tls = certificateFile is null || keyFile is null
             ? null
             : new TlsOptions { Certificate = TlsCertificate.FromPemFile(certificateFile, keyFile) };
-        await WhimbrelWeb.RunAsync(kind, port, Path.GetFullPath(folder), tls, Tell);
+        await WhimbrelWeb.RunAsync(kind, more is ["pool"] ? Scheduling.ThreadPool : Scheduling.Inline, port,
+            Path.GetFullPath(folder), tls, Tell);
         return 0;
     case (_, false) when multicast && name.Split('-') is ["whimbrel", "udp", var engine, .. var more]
         && Enum.TryParse<EngineKind>(engine, ignoreCase: true, out var kind):

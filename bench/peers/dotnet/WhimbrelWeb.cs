@@ -7,7 +7,7 @@ namespace Whimbrel.Bench.Peers;
 /// <summary>Whimbrel's HTTP and WebSocket server with routes and response objects, as its guide shows them.</summary>
 internal static class WhimbrelWeb
 {
-    public static async Task RunAsync(EngineKind kind, int port, string folder, TlsOptions? tls,
+    public static async Task RunAsync(EngineKind kind, Scheduling callbacks, int port, string folder, TlsOptions? tls,
         Action<IPEndPoint> tell)
     {
         var engine = new Engine(new EngineOptions { Kind = kind, Loops = 1 });
@@ -16,6 +16,7 @@ internal static class WhimbrelWeb
             Engine = engine,
             EndPoint = new IPEndPoint(IPAddress.Loopback, port),
             Tls = tls,
+            Scheduling = callbacks,
             Limits = new() { AllowLargeMessages = true }
         };
         // A pipelining client reaches the default limit of 10,000 requests per connection within two seconds.
