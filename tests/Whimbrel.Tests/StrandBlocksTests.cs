@@ -38,43 +38,71 @@ public sealed class StrandBlocksTests
         Assert.Null(blocks.Take().Next);
     }
 
-    [Fact]
-    public void No_more_free_blocks_are_kept_than_the_limit()
+    [Theory]
+    [InlineData(StrandBlock.SmallCapacity, 4096)]
+    [InlineData(StrandBlock.Capacity, 256)]
+    [InlineData(StrandBlock.LargeCapacity, 64)]
+    public void No_more_free_blocks_are_kept_than_the_limit(int capacity, int limit)
     {
         const int more = 10;
         StrandBlocks blocks = new();
         List<StrandBlock> taken = [];
-        for (int i = 0; i < StrandBlocks.MaxKept + more; i++) taken.Add(blocks.Take());
+        for (int i = 0; i < limit + more; i++) taken.Add(Take());
+        Assert.All(taken, block => Assert.Equal(capacity, block.Room.Length));
         foreach (StrandBlock block in taken) blocks.Return(block);
         HashSet<StrandBlock> known = [.. taken];
         int kept = 0;
-        for (int i = 0; i < StrandBlocks.MaxKept + more; i++)
+        for (int i = 0; i < limit + more; i++)
         {
-            if (known.Remove(blocks.Take())) kept++;
+            if (known.Remove(Take())) kept++;
         }
 
-        Assert.Equal(StrandBlocks.MaxKept, kept);
+        Assert.Equal(limit, kept);
         // The first returned blocks were kept, the surplus was left to the collector.
         Assert.Equal(taken.TakeLast(more), taken.Where(known.Contains));
+
+        StrandBlock Take() => capacity switch
+        {
+            StrandBlock.SmallCapacity => blocks.TakeSmall(),
+            StrandBlock.Capacity => blocks.Take(),
+            _ => blocks.TakeLarge(),
+        };
+    }
+
+    [Theory] // the first message in a block of its size; what follows in larger ones, none of it in two
+    [InlineData(new[] { 1 }, new[] { 1 })]
+    [InlineData(new[] { 1000, 24 }, new[] { 1024 })]
+    [InlineData(new[] { 1000, 25 }, new[] { 1000, 25 })]
+    [InlineData(new[] { 1024, 1 }, new[] { 1024, 1 })]
+    [InlineData(new[] { 1025 }, new[] { 1025 })]
+    [InlineData(new[] { 10, 2000, 30_000, 1000 }, new[] { 10, 32_768, 232 })]
+    public void Data_waits_in_blocks_of_the_size_that_it_needs(int[] messages, int[] expected)
+    {
+        StrandBlocks blocks = new();
+        StrandQueue queue = new(blocks);
+        byte[] sent = new byte[messages.Sum()];
+        Random.Shared.NextBytes(sent);
+        int at = 0;
+        foreach (int length in messages) queue.Add(sent.AsSpan((at += length) - length, length));
+        List<StrandBlock> waiting = [];
+        for (StrandBlock? block = queue.TakeBlocks(out _); block is not null; block = block.Next) waiting.Add(block);
+        Assert.Equal(expected, waiting.Select(static block => block.Length));
+        Assert.Equal(sent, waiting.SelectMany(static block => block.Written.ToArray()));
+        Assert.Equal(waiting.Count, blocks.Outstanding);
     }
 
     [Fact]
-    public void Large_ones_and_others_never_take_each_others_place()
+    public void Sizes_never_take_each_others_place()
     {
         StrandBlocks blocks = new();
-        StrandBlock small = blocks.Take();
-        StrandBlock large = blocks.TakeLarge();
-        Assert.Equal((StrandBlock.Capacity, StrandBlock.LargeCapacity), (small.Room.Length, large.Room.Length));
+        StrandBlock small = blocks.TakeSmall(), other = blocks.Take(), large = blocks.TakeLarge();
         blocks.Return(large);
+        blocks.Return(other);
         blocks.Return(small);
         Assert.Same(large, blocks.TakeLarge());
-        Assert.Same(small, blocks.Take());
-        List<StrandBlock> taken = [];
-        for (int i = 0; i < StrandBlocks.MaxKeptLarge + 3; i++) taken.Add(blocks.TakeLarge());
-        foreach (StrandBlock block in taken) block.Dispose();
-        Assert.Equal(StrandBlocks.MaxKeptLarge,
-            Enumerable.Range(0, taken.Count).Count(_ => taken.Contains(blocks.TakeLarge())));
-        Assert.Equal(2 + taken.Count, blocks.Outstanding);
+        Assert.Same(other, blocks.Take());
+        Assert.Same(small, blocks.TakeSmall());
+        Assert.Equal(3, blocks.Outstanding);
     }
 
     [Fact]

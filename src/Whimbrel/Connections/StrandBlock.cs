@@ -5,6 +5,9 @@ internal sealed class StrandBlock : IDisposable
 {
     internal const int Capacity = 32 * 1024;
 
+    /// <summary>Capacity of a small block: for data that comes when nothing else waits.</summary>
+    internal const int SmallCapacity = 1024;
+
     /// <summary>Capacity of a large block: as much as one receive takes.</summary>
     internal const int LargeCapacity = 64 * 1024;
 
@@ -21,8 +24,8 @@ internal sealed class StrandBlock : IDisposable
     internal StrandBlock(StrandBlocks home, int capacity)
     {
         _home = home;
-        // Pinned permanently, because the kernel receives into it.
-        Bytes = GC.AllocateUninitializedArray<byte>(capacity, pinned: true);
+        // A large one is pinned permanently, because the kernel receives into it.
+        Bytes = GC.AllocateUninitializedArray<byte>(capacity, pinned: capacity == LargeCapacity);
     }
 
     private StrandBlock(IStrandBlockHome home, byte[] memory)
@@ -37,6 +40,8 @@ internal sealed class StrandBlock : IDisposable
 
     /// <summary>True if the memory is the session's own array.</summary>
     internal bool IsSessions { get; }
+
+    internal bool IsSmall => Bytes.Length == SmallCapacity;
 
     /// <summary>Space for the next receive.</summary>
     internal Span<byte> RoomToReceive => Bytes.AsSpan(0, Math.Min(Bytes.Length, MostToReceive));

@@ -2,12 +2,13 @@ namespace Whimbrel.Connections;
 
 /// <summary>
 /// Free blocks for data that goes from one loop to the thread pool, last in first out. Any thread. Keeps at most
-/// <see cref="MaxKept"/> blocks, and <see cref="MaxKeptLarge"/> large ones.
+/// <see cref="MaxKept"/> blocks, <see cref="MaxKeptLarge"/> large ones and <see cref="MaxKeptSmall"/> small ones.
 /// </summary>
 internal sealed class StrandBlocks : IStrandBlockHome
 {
     internal const int MaxKept = 256;
     internal const int MaxKeptLarge = 64;
+    internal const int MaxKeptSmall = 4096; // a message of each of so many connections
 
     /// <summary>
     /// Above this number of bytes in use, each connection gets less. Otherwise the blocks of a hundred bulk connections
@@ -18,8 +19,10 @@ internal sealed class StrandBlocks : IStrandBlockHome
     private readonly Lock _gate = new();
     private StrandBlock? _free;
     private StrandBlock? _freeLarge;
+    private StrandBlock? _freeSmall;
     private int _freeCount;
     private int _freeLargeCount;
+    private int _freeSmallCount;
     private int _outstanding;
     private int _outstandingBytes;
 
@@ -35,6 +38,9 @@ internal sealed class StrandBlocks : IStrandBlockHome
     /// <summary>Takes a block of <see cref="StrandBlock.LargeCapacity"/>.</summary>
     internal StrandBlock TakeLarge() => Take(ref _freeLarge, ref _freeLargeCount, StrandBlock.LargeCapacity);
 
+    /// <summary>Takes a block of <see cref="StrandBlock.SmallCapacity"/>.</summary>
+    internal StrandBlock TakeSmall() => Take(ref _freeSmall, ref _freeSmallCount, StrandBlock.SmallCapacity);
+
     public void Return(StrandBlock block)
     {
         block.Length = 0;
@@ -43,7 +49,8 @@ internal sealed class StrandBlocks : IStrandBlockHome
         {
             _outstanding--;
             _outstandingBytes -= block.Bytes.Length;
-            if (block.Bytes.Length == StrandBlock.Capacity) Keep(block, ref _free, ref _freeCount, MaxKept);
+            if (block.IsSmall) Keep(block, ref _freeSmall, ref _freeSmallCount, MaxKeptSmall);
+            else if (block.Bytes.Length == StrandBlock.Capacity) Keep(block, ref _free, ref _freeCount, MaxKept);
             else Keep(block, ref _freeLarge, ref _freeLargeCount, MaxKeptLarge);
         }
     }

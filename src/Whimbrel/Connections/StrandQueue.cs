@@ -76,7 +76,9 @@ internal struct StrandQueue(StrandBlocks blocks)
         int count = data.Length;
         while (!data.IsEmpty)
         {
-            if (_last is null || _last.Room.IsEmpty) Link(blocks.Take());
+            // Data that a small block cannot take whole is not split, because a session would see a part of it first.
+            if (_last is null || _last.Room.IsEmpty || (_last.IsSmall && data.Length > _last.Room.Length))
+                Link(_last is null && data.Length <= StrandBlock.SmallCapacity ? blocks.TakeSmall() : blocks.Take());
             data = data[_last!.Write(data)..];
         }
 
