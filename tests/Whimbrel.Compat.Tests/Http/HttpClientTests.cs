@@ -147,6 +147,31 @@ public sealed class HttpClientTests
         }
     }
 
+    [Fact] // the second time: each request may be sent again once
+    public async Task A_request_that_its_connection_refuses_is_sent_on_another_one_once()
+    {
+        using WebHost host = new();
+        using Refusing client = new(host.PortNumber);
+        for (int i = 0; i < 3; i++)
+        {
+            client.Refusals = 0;
+            Assert.Equal("GET /first ", (await client.SendGetRequest("/first")).Body);
+            client.Refusals = 1;
+            Assert.Equal("GET /again ", (await client.SendGetRequest("/again")).Body);
+            client.Refusals = 2;
+            Assert.Equal("Failed to send HTTP request!", (await Assert.ThrowsAsync<InvalidOperationException>(
+                () => client.SendGetRequest("/refused"))).Message);
+        }
+    }
+
+    private sealed class Refusing(int port) : HttpClientEx(IPAddress.Loopback, port)
+    {
+        public int Refusals { get; set; }
+
+        public override bool SendAsync(byte[] buffer, long offset, long size) =>
+            Refusals-- <= 0 && base.SendAsync(buffer, offset, size);
+    }
+
     // H3: responses without a body, and chunked ones, hung or were truncated.
     [Fact]
     public void H3_answers_of_every_framing_come_in_order()

@@ -64,6 +64,20 @@ public sealed class HttpMessageTests
         }
     }
 
+    [Fact] // a program may look at the request between two of them
+    public void A_received_request_has_its_own_cookies()
+    {
+        HttpRequest request = new();
+        foreach (string cookie in (string[])["a", "b"])
+        {
+            HttpMessageReader reader = new(new HttpOptions());
+            reader.Read(Encoding.ASCII.GetBytes($"GET / HTTP/1.1\r\nHost: h\r\nCookie: {cookie}=1\r\n\r\n"), out _,
+                out _);
+            request.Take(reader);
+            Assert.Equal((1L, (cookie, "1")), (request.Cookies, request.Cookie(0)));
+        }
+    }
+
     [Fact]
     public void Every_made_message_is_what_a_strict_reader_reads()
     {
