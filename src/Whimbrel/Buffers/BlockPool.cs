@@ -15,10 +15,12 @@ internal sealed unsafe class BlockPool
     /// <summary>Size of a whole window of 1,000 messages of 32 bytes (docs/design/0002).</summary>
     internal const int BlockBytes = 32 * 1024;
 
-    internal const int MaxKept = 256;
+    /// <summary>A block for each of a thousand connections with a send in progress, as io_uring has them.</summary>
+    internal const int MaxKept = 1024;
 
     /// <summary>Number of free blocks that are kept when the others were not needed for a second.</summary>
     internal const int KeptIdle = 16;
+    private const int MaxKeptHeaders = 16 * 1024;
     private const int MaxFreeRuns = 32;
     private const int StaggerBytes = 64;
     private const int StaggerSteps = 32;
@@ -177,7 +179,7 @@ internal sealed unsafe class BlockPool
         block.Memory = null;
         block.Capacity = 0;
         block.IsOfFile = false;
-        if (_freeHeaderCount < MaxKept * 64)
+        if (_freeHeaderCount < MaxKeptHeaders)
         {
             block.Next = _freeHeaders;
             _freeHeaders = block;

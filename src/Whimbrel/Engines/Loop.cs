@@ -41,9 +41,8 @@ public abstract partial class Loop
     private const int FlushEveryBytes = 64 * 1024;
     private const int FlushEveryBlocks = 64;
 
-    // Further cross-thread sends may be for the same connections, with little data for each of many. As many blocks as
-    // the pool keeps may therefore wait for them.
-    private const int FlushEveryBlocksDrained = BlockPool.MaxKept;
+    // Sends of other threads are often little data for each of many connections: more blocks may wait for the flush.
+    private const int FlushEveryBlocksDrained = 256;
     private const int StartSlots = 64;
 
     [ThreadStatic]
