@@ -27,10 +27,6 @@ public static class DashboardRoutes
                 nameof(path));
         options ??= new DashboardOptions();
         options.Check();
-        HttpRouteGroup page = routes.Group(path);
-        new DashboardSite(options).AddTo(page);
-        string name = page.Prefix[(page.Prefix.LastIndexOf('/') + 1)..];
-        // People also type the path with a slash at the end, which is another path.
-        if (name.Length > 0) routes.Get($"{path.TrimEnd('/')}/", (_, response) => response.Redirect($"../{name}"));
+        new DashboardSite(options).AddTo(routes, path);
     }
 }

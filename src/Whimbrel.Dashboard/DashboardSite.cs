@@ -31,13 +31,17 @@ internal sealed class DashboardSite
     /// <summary>Open pages and their samples. For tests.</summary>
     internal Viewers Viewers => _viewers;
 
-    internal void AddTo(HttpRouteGroup group)
+    internal void AddTo(IHttpRoutes routes, string path)
     {
+        HttpRouteGroup group = routes.Group(path), outer = routes.Group("/");
         // Links are relative to the page, so that a proxy may change the path before it.
         _folder = group.Prefix.Length == 0 ? "" : $"{group.Prefix[(group.Prefix.LastIndexOf('/') + 1)..]}/";
         group.Use(_access.Check);
         byte[] page = PageOf("dashboard.html", _folder, "");
         group.Get("/", (request, response) => AnswerPage(request, response, page));
+        outer.Use(_access.Check);
+        // People also type the path with a slash at the end, which is another path.
+        if (path.Trim('/').Length > 0) outer.Get($"{path.TrimEnd('/')}/", (_, response) => response.Redirect(Home));
         AddAsset(group, "dashboard.css", "text/css; charset=utf-8");
         group.Post("/login", LogIn);
         group.Post("/logout", LogOut);

@@ -53,6 +53,8 @@ public class AccessTests
         using HttpResponseMessage slash = await site.GetAsync("/");
         Assert.Equal(HttpStatusCode.Found, slash.StatusCode);
         Assert.Equal(site.Root, new Uri(new Uri($"{site.Root}/"), slash.Headers.Location!).ToString());
+        using HttpResponseMessage foreign = await site.GetAsync("/", ("Host", "evil.example"));
+        Assert.Equal(HttpStatusCode.Forbidden, foreign.StatusCode);
     }
 
     [Theory]

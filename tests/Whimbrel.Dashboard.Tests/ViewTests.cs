@@ -24,7 +24,7 @@ public class ViewTests
     {
         DashboardSite dashboard = new(_fast);
         await using Http.HttpServer web = new("http://127.0.0.1:0");
-        dashboard.AddTo(Http.HttpRoutes.Group(web, "/d"));
+        dashboard.AddTo(web, "/d");
         await web.StartAsync(Site.End);
         Assert.False(dashboard.Viewers.IsRunning);
         Assert.Equal(0, dashboard.Viewers.Samples);
