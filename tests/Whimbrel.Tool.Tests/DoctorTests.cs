@@ -112,7 +112,7 @@ public sealed class DoctorTests
     [InlineData("0::/a/b\n", "/sys/fs/cgroup/unified/a/b/cpu.max", "150000 100000")]
     [InlineData("4:memory:/x\n3:cpu,cpuacct:/a/b\n0::/\n", "/sys/fs/cgroup/cpu,cpuacct/a/b/cpu.cfs_quota_us", "150000")]
     [InlineData("3:cpu:/a/b\n", "/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "150000")]
-    public void The_lowest_cpu_limit_of_the_own_group_and_those_around_it_counts(string groups, string path, string quota)
+    public void The_lowest_cpu_limit_of_the_own_group_and_those_around_holds(string groups, string path, string quota)
     {
         using ForgedTree tree = new();
         tree.Write("/proc/self/cgroup", groups);
