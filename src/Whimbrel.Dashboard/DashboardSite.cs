@@ -33,15 +33,12 @@ internal sealed class DashboardSite
 
     internal void AddTo(IHttpRoutes routes, string path)
     {
-        HttpRouteGroup group = routes.Group(path), outer = routes.Group("/");
+        HttpRouteGroup group = routes.Group(path);
         // Links are relative to the page, so that a proxy may change the path before it.
         _folder = group.Prefix.Length == 0 ? "" : $"{group.Prefix[(group.Prefix.LastIndexOf('/') + 1)..]}/";
         group.Use(_access.Check);
         byte[] page = PageOf("dashboard.html", _folder, "");
         group.Get("/", (request, response) => AnswerPage(request, response, page));
-        outer.Use(_access.Check);
-        // People also type the path with a slash at the end, which is another path.
-        if (path.Trim('/').Length > 0) outer.Get($"{path.TrimEnd('/')}/", (_, response) => response.Redirect(Home));
         AddAsset(group, "dashboard.css", "text/css; charset=utf-8");
         group.Post("/login", LogIn);
         group.Post("/logout", LogOut);
@@ -54,6 +51,12 @@ internal sealed class DashboardSite
         inside.WebSocket("/live", (socket, stop) => new Viewer(_viewers, socket).RunAsync(stop),
             new WebSocketOptions { MessageLimitBytes = View.MostBytes, Origins = _options.Origins });
         new ActionRoutes(_options, _access).AddTo(inside);
+
+        // People also type the path with a slash at the end, which is another path.
+        if (path.Trim('/').Length == 0) return;
+        HttpRouteGroup outer = routes.Group("/");
+        outer.Use(_access.Check);
+        outer.Get($"{path.TrimEnd('/')}/", (_, response) => response.Redirect(Home));
     }
 
     private void AnswerPage(HttpRequest request, HttpResponse response, byte[] page)

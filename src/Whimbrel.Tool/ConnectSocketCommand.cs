@@ -85,9 +85,7 @@ internal static class ConnectSocketCommand
         while (input.ReadLine() is { } line)
         {
             // Blocks while the peer does not read, which blocks the program that writes to stdin.
-            if (session.SendTextAsync(line).AsTask().GetAwaiter().GetResult()
-                != SendResult.Queued)
-                return;
+            if (session.SendTextAsync(line).AsTask().GetAwaiter().GetResult() != SendResult.Queued) return;
         }
 
         // A close frame would end the answers as well. The last answer cannot be recognized, so a second of silence

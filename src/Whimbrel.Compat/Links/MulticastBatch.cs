@@ -136,7 +136,7 @@ internal sealed class MulticastBatch
     }
 
     /// <summary>True while a message that comes now would be collected: each loop still has to process the previous
-    /// one.</summary>
+    /// one. For tests.</summary>
     internal bool Collects
     {
         get
